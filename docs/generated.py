@@ -285,8 +285,9 @@ def commands() -> str:
 
 def _doors() -> Mapping[str, tuple[type, type]]:
     """Return what is asked in Python, and in text."""
-    from holdfast.api import audit, certify, compare_index, harden
+    from holdfast.api import audit, audit_index, certify, compare_index, harden
     from holdfast.auditing.request import AuditRequest
+    from holdfast.workflows.audit_index.request import VectorRequest
     from holdfast.workflows.certify.request import CertifyRequest
     from holdfast.workflows.compare_index.request import IndexRequest
     from holdfast.workflows.harden.request import HardenRequest
@@ -294,6 +295,7 @@ def _doors() -> Mapping[str, tuple[type, type]]:
     return {
         "audit": (audit.Audit, AuditRequest), "harden": (harden.Harden, HardenRequest),
         "compare_index": (compare_index.CompareIndex, IndexRequest), "certify": (certify.Certify, CertifyRequest),
+        "audit_index": (audit_index.AuditIndex, VectorRequest),
     }  # fmt: skip
 
 

@@ -10,12 +10,14 @@ from rich.text import Text
 
 import holdfast
 from holdfast.api.audit import Audit
+from holdfast.api.audit_index import AuditIndex
 from holdfast.api.certify import Certify
 from holdfast.api.compare_index import CompareIndex
 from holdfast.api.harden import Harden
 from holdfast.auditing.request import AuditRequest
 from holdfast.cli import app
 from holdfast.runtime.option import fields_of
+from holdfast.workflows.audit_index.request import VectorRequest
 from holdfast.workflows.certify.request import CertifyRequest
 from holdfast.workflows.compare_index.request import IndexRequest
 from holdfast.workflows.harden.request import HardenRequest
@@ -25,6 +27,7 @@ DOORS = {
     "audit": (Audit, AuditRequest),
     "harden": (Harden, HardenRequest),
     "compare-index": (CompareIndex, IndexRequest),
+    "audit-index": (AuditIndex, VectorRequest),
     "certify": (Certify, CertifyRequest),
 }
 """Of each command, what is asked in Python, and in text."""
@@ -67,6 +70,7 @@ def test_no_public_function_hides_what_it_takes() -> None:
         holdfast.harden,
         holdfast.open,
         holdfast.compare_index,
+        holdfast.audit_index,
         holdfast.certify,
         monitor,
     ):
@@ -75,7 +79,7 @@ def test_no_public_function_hides_what_it_takes() -> None:
 
 
 def test_what_an_audit_takes_is_described() -> None:
-    for function in (holdfast.audit, holdfast.harden, holdfast.compare_index, holdfast.certify):
+    for function in (holdfast.audit, holdfast.harden, holdfast.compare_index, holdfast.audit_index, holdfast.certify):
         described = inspect.getdoc(function) or ""
         missing = [name for name in inspect.signature(function).parameters if f"    {name}: " not in described]
         assert not missing, function

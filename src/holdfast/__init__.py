@@ -6,7 +6,7 @@
 
 `audit`, `compare`, `check`, `open` and `harden` are all there is to begin with; the command line is `holdfast`.
 `certify` proves how far one image can change and stay apart from another; `compare_index` compares the encoder behind
-an index with its successor.
+an index with its successor, and `audit_index` looks at one index by itself.
 `measure`, `quantity`, `loss` and `divergence` make functions of yours part of an audit; `export_vnnlib` and
 `verify_vnnlib` exchange questions with other verifiers. What they are made of is in `holdfast.core` (the nouns),
 `holdfast.sources.encoders.open_encoder`, `holdfast.sources.data.open_images`, `holdfast.auditing.plan_file.make_plan`
@@ -20,6 +20,7 @@ from holdfast.runtime.version import VERSION
 
 if TYPE_CHECKING:
     from holdfast.api.audit import audit as audit
+    from holdfast.api.audit_index import audit_index as audit_index
     from holdfast.api.certify import certify as certify
     from holdfast.api.check import CheckResult as CheckResult
     from holdfast.api.check import check as check
@@ -40,13 +41,14 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 __all__ = [
-    "CheckResult", "Comparison", "HoldfastError", "Record", "__version__", "audit", "certify", "check", "compare",
+    "CheckResult", "Comparison", "HoldfastError", "Record", "__version__", "audit", "audit_index", "certify", "check",
+    "compare",
     "compare_index", "divergence", "export_vnnlib", "harden", "loss", "measure", "open", "quantity",
     "verify_vnnlib",
 ]  # fmt: skip
 
 _HOME = {
-    "audit": "holdfast.api.audit", "certify": "holdfast.api.certify",
+    "audit": "holdfast.api.audit", "audit_index": "holdfast.api.audit_index", "certify": "holdfast.api.certify",
     "check": "holdfast.api.check", "CheckResult": "holdfast.api.check",
     "compare": "holdfast.api.compare", "Comparison": "holdfast.api.compare",
     "compare_index": "holdfast.api.compare_index", "harden": "holdfast.api.harden",

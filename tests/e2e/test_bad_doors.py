@@ -44,7 +44,8 @@ READ = {
     ("check", "--baseline"): [["{good}", "--baseline", "{run}"]],
     ("check", "--canaries"): [["{good}", "--baseline", "{good}", "--canaries", "{it}.csv"]],
     ("compare", "folders"): [["{run}", "{run}2"]], ("figures", "folders"): [["{run}"]],
-    ("compare-index", "old"): [["{it}.safetensors?mean=0&std=1", ENCODER, *DIGITS]],
+    ("compare-index", "old"): [["{it}.safetensors?mean=0&std=1", ENCODER, *DIGITS],
+    *(["vectors:{it}." + end, "vectors:{it}." + end] for end in ("npy", "parquet", "csv"))],
     ("compare-index", "new"): [[ENCODER, "{it}.safetensors?mean=0&std=1", *DIGITS]],
     ("compare-index", "--data"): [[ENCODER, ENCODER, "--data", "{it}.npz"]],
     ("compare-index", "--canaries"): [[ENCODER, ENCODER, *DIGITS, "--canaries", "{it}.csv"]],
@@ -52,6 +53,7 @@ READ = {
     ("parity", "new"): [[ENCODER, "{it}.safetensors?mean=0&std=1", *DIGITS]],
     ("parity", "--data"): [[ENCODER, ENCODER, "--data", "{it}.npz"]],
     ("parity", "--canaries"): [[ENCODER, ENCODER, *DIGITS, "--canaries", "{it}.csv"]],
+    ("audit-index", "vectors"): [["vectors:{it}." + end] for end in ("npy", "parquet", "csv")],
     ("leaderboard", "folder"): [["{run}"]],
     ("view", "folder"): [["{it}.toml", "--out", "{out}"]],
     ("train", "recipe"): [["{it}.toml"]], ("train", "--data"): [["{recipe}", "--data", "{it}.npz", "--out", "{out}"]],
@@ -87,8 +89,9 @@ READ = {
 """(command, option or argument that is read) -> arguments, of which one is no file."""
 
 WRITTEN = {
-    ("demo", "--out"), ("audit", "--out"), ("compare-index", "--out"), ("compare-index", "--edits"),
-    ("parity", "--out"), ("parity", "--edits"), ("figures", "--out"),
+    ("demo", "--out"), ("audit", "--out"), ("compare-index", "--out"), ("audit-index", "--out"),
+    ("compare-index", "--edits"), ("parity", "--out"), ("parity", "--edits"),
+    ("figures", "--out"),
     ("view", "--out"), ("train", "--out"), ("study", "--out"), ("harden", "--out"), ("reproduce", "--out"),
     ("certify", "--out"),
     ("export-vnnlib", "--out"), ("verify", "--counterexample"), ("embed-names", "--out"), ("report", "--mteb"),
@@ -108,7 +111,7 @@ OTHERS = """
     --source-url --k --format --only --width --height --font --size --marks --dpi --port --host --open --epochs --track
     --objective --steps --attack --views --batchnorm --rehearse --image --negatives --label --seconds --certifier
     --lora --lora-rank --attack-steps --attack-step --patience --ema --clip --certified --template --no-pictures
-    --freeze --groups --sigma --draws --alpha --same kind
+    --freeze --groups --sigma --draws --alpha --same --queries --similar kind
 """
 NO_PATH = frozenset(OTHERS.split())
 """Options that name no file; --parts is the same everywhere."""

@@ -6,6 +6,9 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any
 
+import numpy as np
+from torch import Tensor
+
 from holdfast.api.in_memory import (
     Data,
     InMemory,
@@ -17,19 +20,34 @@ from holdfast.api.in_memory import (
     open_source,
     run_folder,
 )
-from holdfast.core import Divergence, Encoder, HoldfastError
+from holdfast.core import Divergence, Encoder
 from holdfast.core.divergence import read_divergence
 from holdfast.report.document import Document
 from holdfast.report.documents.index_upgrade import document
 from holdfast.report.index_upgrade import publish
 from holdfast.report.render import Shown
 from holdfast.runtime.option import Option, convert, takes
+from holdfast.sources.vectors import Vectors, is_stored
+from holdfast.sources.vectors.files import of_array
+from holdfast.sources.vectors.open import PREFIX
+from holdfast.sources.vectors.vectors import number_rows
 from holdfast.storage import index_upgrade as stored
 from holdfast.storage.entry import as_json
 from holdfast.workflows.compare_index.plan import IndexPlan
 from holdfast.workflows.compare_index.request import IndexOptions
 from holdfast.workflows.compare_index.run import compare_index as run
 from holdfast.workflows.monitor.snapshot import isolate_global_state
+
+
+def name_vectors(side: Any, vectors: dict[str, Vectors]) -> Any:
+    """Return how a side is called in a plan, where it is an array of vectors, which is kept; else the side itself."""
+    if not isinstance(side, np.ndarray | Tensor):
+        return side
+    title = f"{PREFIX}array {list(side.shape)}"
+    name = f"{title} {len(vectors) + 1}" if title in vectors else title
+    values = side.detach().cpu() if isinstance(side, Tensor) else of_array(side, name)
+    vectors[name] = Vectors(name, values, number_rows(len(values)), numbered=True)
+    return name
 
 
 class IndexRecord(Shown, dict[str, Any]):
@@ -53,13 +71,17 @@ class IndexRecord(Shown, dict[str, Any]):
         return document(self._record)
 
 
+Side = Model | np.ndarray | Tensor
+"""An encoder, or vectors."""
+
+
 @dataclass(frozen=True)
 class CompareIndex(Kept, IndexOptions, InMemory):
     """What a comparison is asked in Python: networks and images may be objects."""
 
-    old: Annotated[Model, Option("The encoder behind the index.")]
-    new: Annotated[Model, Option("The one that is to replace it.")]
-    data: Annotated[Data, Option("Images of the index, see `holdfast.audit`.")]
+    old: Annotated[Side, Option("The encoder behind the index; or what it holds, an array [N, D] or vectors:FILE.")]
+    new: Annotated[Side, Option("The one that is to replace it; or vectors.")]
+    data: Annotated[Data, Option("Images of the index, see `holdfast.audit`; None for two sides of vectors.")] = None
     _: KW_ONLY
     divergence: str | Divergence | Callable[..., Any] = "l2"
     canaries: str | os.PathLike[str] | None = None
@@ -81,27 +103,32 @@ def compare_index(asked: CompareIndex) -> IndexRecord:
         HoldfastError: encoders or images that cannot be used, too few images for the neighbours or the rate, a
             threshold that no pair reaches, canaries that cannot be read, or a folder that holds another comparison.
     """
+    vectors: dict[str, Vectors] = {}
+    sides = [name_vectors(side, vectors) for side in (asked.old, asked.new)]
     # One spec beside itself is one encoder, and a question all the same
     alone = isinstance(asked.old, str) and asked.old == asked.new
-    opened = open_encoders([asked.old] if alone else [asked.old, asked.new], asked.mean, asked.std)
+    shown = [side for side in (sides[:1] if alone else sides) if not is_stored(side)]
+    opened = open_encoders(shown, asked.mean, asked.std)
     networks = {name: network for name, network in opened.items() if isinstance(network, Encoder)}
     source, spec = open_source("data", asked.data, asked.labels)
-    if spec is None:
-        raise HoldfastError("data: expected the images of an index, got None")
-    first, *rest = (name if name in networks else str(network) for name, network in opened.items())
+    rest = iter(name if name in networks else str(network) for name, network in opened.items())
+    first = sides[0] if is_stored(sides[0]) else next(rest)
+    second = first if alone else sides[1] if is_stored(sides[1]) else next(rest)
     plan = convert(
         asked,
         IndexPlan,
         old=first,
-        new=rest[0] if rest else first,
-        data=spec,
+        new=second,
+        data=spec or "",
         # A function is registered under its name
         divergence=asked.divergence if isinstance(asked.divergence, str) else str(read_divergence(asked.divergence)),
         canaries=None if asked.canaries is None else os.fspath(asked.canaries),
         device=choose_device(asked.device, opened),
     )
     with run_folder(asked.out) as folder, isolate_global_state(), listen(asked.quiet) as bars:
-        record = run(plan, folder, encoders=networks, source=source, overwrite=asked.overwrite, listener=bars)
+        record = run(
+            plan, folder, encoders=networks, vectors=vectors, source=source, overwrite=asked.overwrite, listener=bars
+        )
         if asked.out is not None:
             publish(folder, record)
     if asked.out is None:

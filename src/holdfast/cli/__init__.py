@@ -14,6 +14,7 @@ import typer
 from rich.text import Text
 
 from holdfast.cli.audit import audit
+from holdfast.cli.audit_index import audit_index
 from holdfast.cli.certify import certify
 from holdfast.cli.check import check
 from holdfast.cli.common import Command, PartsOption, out, run_parts, warn, with_parts
@@ -74,6 +75,7 @@ for _command in (
     compare,
     compare_index,
     parity,
+    audit_index,
     figures,
     leaderboard,
     view,

@@ -53,7 +53,7 @@ def _explain(cause: Cause, names: tuple[str, str]) -> str:
 def sentences(upgrade: IndexUpgrade) -> list[str]:
     """Return the answer: what is kept, where the threshold goes, what becomes of the old one."""
     old, new = names(upgrade)
-    images, measures = plural(upgrade.data.images, "image"), upgrade.measures
+    images, measures = plural(upgrade.data.images, upgrade.noun), upgrade.measures
     overlaps = [name for name in measures if name.startswith("overlap@")]
     last = max(overlaps, key=lambda name: int(name.partition("@")[2]))
     kept = score(measures[last].scores[measures[last].headline], "share")
@@ -61,7 +61,8 @@ def sentences(upgrade: IndexUpgrade) -> list[str]:
     by = upgrade.distance
     alike = f"; {_alike(measures)}" if "cosine" in measures else ""
     answer = [
-        f"With {new} instead of {old}, on {images}: {kept} of an image's first {k} neighbours by {by} stay{alike}."
+        f"With {new} instead of {old}, on {images}: {kept} of an {upgrade.noun}'s first {k} neighbours by {by} "
+        f"stay{alike}."
     ]
     if "distance_scale" not in measures:
         answer.append(f"There is no scale of distances, new / old: the {by} may be below 0, so it has no multiples.")

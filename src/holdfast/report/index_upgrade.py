@@ -58,7 +58,7 @@ def render(record: IndexRecord, folder: RunFiles) -> str:
         canaries=canaries(record),
         number=number,
         chart=_chart(record),
-        changed=[_build_change(entry, folder) for entry in record.changed],
+        changed=[_build_change(entry, folder) for entry in record.changed if entry.picture],
     )
 
 

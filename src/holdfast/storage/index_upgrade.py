@@ -122,6 +122,7 @@ class IndexUpgrade(Entry, frozen=True, kw_only=True):
         threshold: why there is no threshold; "" where there is one.
         translation: thresholds of both at the same rates of false positives, the smallest first.
         canaries: what became of each, broken ones first.
+        noun: what is compared, "image" or, of stored vectors, "item".
     """
 
     encoders: Both[NamedEncoder]
@@ -132,6 +133,7 @@ class IndexUpgrade(Entry, frozen=True, kw_only=True):
     threshold: str
     translation: list[TranslatedThreshold]
     canaries: list[JudgedCanary]
+    noun: str = "image"
 
 
 class IndexPlanEntry(Entry, frozen=True, kw_only=True):
@@ -153,6 +155,7 @@ class IndexPlanEntry(Entry, frozen=True, kw_only=True):
         device: where the encoders run.
         batch_size: images per encoder pass; None: by their size.
         skip_corrupt: whether files that cannot be read are left out.
+        queries: how many stored vectors have their lists compared; None: as many as take about a minute.
         require: what the new encoder must hold.
     """
 
@@ -171,6 +174,7 @@ class IndexPlanEntry(Entry, frozen=True, kw_only=True):
     device: str
     batch_size: Count | None
     skip_corrupt: bool
+    queries: Count | None = None
     require: list[str]
 
 
@@ -232,7 +236,7 @@ class IndexImages(PairedImages, frozen=True, kw_only=True):
 
 
 class PicturedImage(Entry, frozen=True, kw_only=True):
-    """An image: its id, and the file with its picture."""
+    """An image: its id, and the file with its picture; "" of what has none."""
 
     id: str
     picture: str
@@ -309,6 +313,7 @@ class IndexRecord(IndexUpgrade, frozen=True, kw_only=True):
         findings: whether each requirement is met.
         passed: whether all are, and no canary is broken.
         status: the exit status.
+        notes: what should be known of stored vectors.
     """
 
     encoders: Both[IndexEncoder]
@@ -325,3 +330,4 @@ class IndexRecord(IndexUpgrade, frozen=True, kw_only=True):
     findings: list[Finding]
     passed: bool
     status: Count
+    notes: list[str] = []

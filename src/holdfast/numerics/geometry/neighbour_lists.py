@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.numerics.geometry.divergence import Divergence
-from holdfast.numerics.geometry.nearest import nearest
+from holdfast.numerics.geometry.nearest import nearest_of_many
 
 ENTRIES = 2**22
 """Comparisons that are held at once."""
@@ -40,13 +40,46 @@ def neighbour_lists(
         [[1, 2], [0, 2], [1, 0]]
     """
     parts = []
-    for queries in reps.split(TOLD):
-        parts.append(nearest(queries, reps, k + 1, divergence))
-        advance(len(queries))
-    lists = torch.cat(parts)
-    own = lists == torch.arange(len(reps))[:, None]
-    own[~own.any(1), -1] = True  # more than k images equal it and stand before it
-    return lists[~own].view(len(reps), k)
+    for images in torch.arange(len(reps)).split(TOLD):
+        parts.append(lists_of(images, reps, k, divergence))
+        advance(len(images))
+    return torch.cat(parts)
+
+
+def leave_out_own(lists: Lists, own: Int[Tensor, "images"]) -> Lists:
+    """Return lists without the image itself that each belongs to, or without their last one where it is not there.
+
+    Example:
+        >>> leave_out_own(torch.tensor([[4, 2, 7], [1, 2, 3]]), torch.tensor([2, 9])).tolist()
+        [[4, 7], [1, 2]]
+    """
+    itself = lists == own[:, None]
+    itself[~itself.any(1), -1] = True  # more than k images equal it and stand before it
+    return lists[~itself].view(len(lists), -1)
+
+
+def lists_of(
+    queries: Int[Tensor, "queries"],
+    reps: Float[Tensor, "images dim"],
+    k: int,
+    divergence: Divergence,
+    advance: Callable[[int], object] = lambda images: None,
+) -> Int[Tensor, "queries places"]:
+    """Return the rows of `neighbour_lists` that belong to some images; the representations may lie on disk.
+
+    Args:
+        queries: whose lists, in rising order.
+        reps: representations of all images, [N, D].
+        k: how many neighbours, below N.
+        divergence: how representations are compared.
+        advance: told with how many further images the queries have been compared.
+
+    Example:
+        >>> from holdfast.parts.divergences.l2 import L2
+        >>> lists_of(torch.tensor([2]), torch.tensor([[0.0], [1.0], [3.0]]), 2, L2()).tolist()
+        [[1, 0]]
+    """
+    return leave_out_own(nearest_of_many(reps[queries], reps, k + 1, divergence, advance)[0], queries)
 
 
 def overlap_weights(k: int, depth: int) -> Float[Tensor, "depth"]:
@@ -112,16 +145,12 @@ def compare_lists(first: Lists, second: Lists, weights: Weights) -> Kept:
         [1.0, 0.0, 1.0]
     """
     images, places = first.shape
-    padded = torch.cat([weights.double(), weights.new_zeros(len(weights), 2).double()], 1)  # nothing beyond the depth
+    padded = _pad(weights)
     values, moved = [], torch.zeros(len(weights), images, dtype=torch.float64)
     for rows in torch.arange(images).split(max(1, ENTRIES // (2 * places**2))):
         a, b = first[rows], second[rows]
-        # places of the images of A in both lists, and of those of B that A does not hold; `places` where absent
-        equal = a[:, :, None] == b[:, None, :]
-        here = torch.arange(places).expand_as(a)
-        there = torch.where(equal.any(2), equal.int().argmax(2), places)
+        equal, here, there, own = _weigh(a, b, padded)
         alone = ~equal.any(1)
-        own = padded[:, torch.maximum(here, there)].sum(2)
         values.append(own)
         # each candidate j is taken out: images behind it move up in the list where they are behind
         in_a = torch.cat([here, torch.full_like(b, places)], 1)[:, :, None]
@@ -136,3 +165,39 @@ def compare_lists(first: Lists, second: Lists, weights: Weights) -> Kept:
     all_values = torch.cat(values, 1)
     without = (all_values.sum(1, keepdim=True) - all_values + moved) / (images - 1)
     return Kept(all_values.round(decimals=12), without)  # lists that are alike have all in common, to the last digit
+
+
+def compare_drawn_lists(first: Lists, second: Lists, weights: Weights) -> Kept:
+    """Return what `compare_lists` does of images that are drawn from an index, which stays as it is without one.
+
+    So an image counts by its own list alone, whoever else is in the lists. What is in neither index is below 0.
+
+    Args:
+        first: A, of the images drawn, [Q, depth + 1].
+        second: B, the same by the other encoder.
+        weights: of the places, [kinds, depth].
+
+    Example:
+        >>> first, second = torch.tensor([[8, 9], [7, 6]]), torch.tensor([[9, 8], [7, 5]])
+        >>> compare_drawn_lists(first, second, overlap_weights(1, 1)[None]).values[0].tolist()
+        [0.0, 1.0]
+    """
+    padded = _pad(weights)
+    rows = torch.arange(len(first)).split(max(1, ENTRIES // first.shape[1] ** 2))
+    values = torch.cat([_weigh(first[some], second[some], padded)[3] for some in rows], 1)
+    without = (values.sum(1, keepdim=True) - values) / max(len(first) - 1, 1)
+    return Kept(values.round(decimals=12), without)
+
+
+def _pad(weights: Weights) -> Float[Tensor, "kinds places"]:
+    """Return weights that are 0 beyond the depth."""
+    return torch.cat([weights.double(), weights.new_zeros(len(weights), 2).double()], 1)
+
+
+def _weigh(a: Lists, b: Lists, padded: Float[Tensor, "kinds places"]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return where two lists are equal, the places of the images of A in both, and the weight of what both have."""
+    places = a.shape[1]
+    equal = (a[:, :, None] == b[:, None, :]) & (a >= 0)[:, :, None]
+    here = torch.arange(places).expand_as(a)
+    there = torch.where(equal.any(2), equal.int().argmax(2), places)  # `places` where absent
+    return equal, here, there, padded[:, torch.maximum(here, there)].sum(2)

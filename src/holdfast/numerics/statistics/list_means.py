@@ -14,7 +14,11 @@ TRIPLE = 3
 
 
 def list_mean(
-    values: Float[Tensor, "images"], without: Float[Tensor, "images"], depth: int, confidence: float = 0.95
+    values: Float[Tensor, "images"],
+    without: Float[Tensor, "images"],
+    depth: int,
+    confidence: float = 0.95,
+    drawn: bool = False,
 ) -> Score:
     """Mean of a value in [0, 1] of each image's lists, with an interval over images in both roles.
 
@@ -28,11 +32,14 @@ def list_mean(
     one that leaves it and one that comes in: N images hold N / 3 such triples that share none, which are as many
     trials, for the exact limit of a sample without exception.
 
+    Images that are drawn from an index, which stays as it is, decide by their own lists alone: they are trials each.
+
     Args:
         values: of each image, [N].
         without: the mean where each image is taken out, [N].
         depth: places of the lists.
         confidence: level of the interval.
+        drawn: whether the interval is about all images of one index, of which these are drawn.
 
     Source: Efron & Stein (1981), "The jackknife estimate of variance"; Korn & Graubard (1998), see `effective_size`.
 
@@ -42,11 +49,12 @@ def list_mean(
         1 in [0.78, 1]: exact limit for a sample without exception
     """
     n, value, tail = len(values), float(values.double().mean()), (1 - level(confidence)) / 2
+    about = ", drawn from this index" if drawn else ""
     if bool((values == 0).all()) or bool((values == 1).all()):
-        # q^n = α/2 for n independent trials; n images are worth n / 3
-        limit = tail ** (TRIPLE / n)
+        # q^n = α/2 for n independent trials; n images in both roles are worth n / 3
+        limit = tail ** (1 / n if drawn else TRIPLE / n)
         low, high = (0.0, 1 - limit) if value == 0 else (limit, 1.0)
-        return Score(value, low, high, n, "exact limit for a sample without exception", confidence)
+        return Score(value, low, high, n, f"exact limit for a sample without exception{about}", confidence)
     # The jackknife's variance, and the independent trials it is worth
     parts = jackknife.of_function(value, without.double())
     centred = parts - parts.mean()
@@ -56,5 +64,6 @@ def list_mean(
     # Room for images that n images miss with probability α/2
     unmet = 1 - tail ** (1 / n)
     low, high = min(low, (1 - unmet) * value), max(high, value + unmet * (1 - value))
-    kind = "binomial with effective size from the jackknife over images, each in both of its roles"
+    kind = "binomial with effective size from the jackknife over images"
+    kind += about or ", each in both of its roles"
     return Score(value, low, high, n, kind, confidence)

@@ -23,6 +23,7 @@ def document(record: IndexRecord, report: str | None = None) -> Document:
     shown: list[Block] = [*map(Text, sentences(record)), *(Text(line, "yellow") for line in diagnosis(record))]
     shown += [table for table in tables(record) if table.rows]
     shown += [Text(f"No threshold: {record.threshold}", "yellow")] if record.threshold else []
+    shown += [Items([Text(note, "dim") for note in record.notes])] if record.notes else []
     lines = [Text(canary(row, record.distance), OUTCOMES[row.outcome]) for row in canaries(record)]
     more = [Text(f"and {len(lines) - LISTED:,} more, see the report", "dim")] if len(lines) > LISTED else []
     shown += [Items([*lines[:LISTED], *more])] if lines else []
@@ -93,6 +94,8 @@ def canary(row: JudgedCanary, distance: str) -> str:
 def summarise_passes(record: IndexRecord) -> str:
     """Return how many encoder passes were made."""
     spent = record.encoders.old.passes, record.encoders.new.passes
+    if record.noun == "item":
+        return "Encoder passes: none, for both sides are stored vectors"
     made, predicted = [each.made.forward for each in spent], [each.predicted.forward for each in spent]
     found = 0 if record.diagnosis is None else record.diagnosis.passes.old + record.diagnosis.passes.new
     looking = f"; {found:,} to find what makes them differ" if found else ""

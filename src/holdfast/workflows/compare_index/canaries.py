@@ -18,6 +18,9 @@ from holdfast.storage.index_upgrade import Both, Closeness, JudgedCanary, Outcom
 from holdfast.workflows.compare_index.thresholds import Thresholds
 
 HEAD = ["first", "second", "expected"]
+MANY = 100_000
+"""Ids among which that is looked for which was meant."""
+
 OUTCOMES: dict[tuple[bool, bool], Outcome] = {
     (True, True): "holds",
     (True, False): "broken",
@@ -36,7 +39,7 @@ class Canary:
     expected: Closeness
 
 
-def read_canaries(path: Path, ids: Sequence[str], available: int) -> list[Canary]:
+def read_canaries(path: Path, ids: Sequence[str], available: int, noun: str = "image") -> list[Canary]:
     """Return the pairs of a CSV file with the columns first, second (ids of images) and expected (together, apart)."""
     try:
         lines = csv.reader(io.StringIO(read_list(path, "utf-8-sig")))
@@ -52,12 +55,13 @@ def read_canaries(path: Path, ids: Sequence[str], available: int) -> list[Canary
         for name in row[:2]:
             if name not in places:
                 chosen = f" ({len(ids)} of {available} images are compared; --images takes more)"
-                error = unknown(f"image in {where}:", name, ids)
+                # to look for what was meant among very many takes too long
+                error = unknown(f"{noun} in {where}:", name, ids[:MANY])
                 raise HoldfastError(f"{error}{chosen if len(ids) < available else ''}")
         # a pair in either order is one canary
         first, second = places[row[0]], places[row[1]]
         if first == second:
-            raise HoldfastError(f"{where}: expected two different images, got {row[0]!r} twice")
+            raise HoldfastError(f"{where}: expected two different {noun}s, got {row[0]!r} twice")
         if (pair := frozenset((first, second))) in canaries:
             raise HoldfastError(f"{where}: expected each pair once, got {row[0]!r} and {row[1]!r} again")
         canaries[pair] = Canary(first, second, row[2])

@@ -1,5 +1,8 @@
 """The images whose neighbours changed most, with pictures of what stood first before and after."""
 
+from collections.abc import Callable, Sequence
+from functools import cache
+
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -12,39 +15,59 @@ SHOWN, NEIGHBOURS = 12, 5
 
 
 def most_changed(
-    store: Store,
-    images: tuple[ImageSet, ImageSet],
+    ids: Sequence[str],
+    draw: Callable[[int], str],
     kept: Float[Tensor, "images"],
     k: int,
     lists: tuple[Int[Tensor, "images places"], Int[Tensor, "images places"]],
+    places: Int[Tensor, "images"] | None = None,
 ) -> list[ChangedImage]:
-    """Write the pictures, and return the images that keep least of their neighbours, worst first.
+    """Return the images that keep least of their neighbours, worst first; those that keep all are not shown.
 
-    Images are shown as the encoder sees them that sees more of their pixels. Those that keep all are not shown.
+    Args:
+        ids: of all images.
+        draw: returns the file with the picture of one, "" where there is none.
+        kept: how much each image keeps.
+        k: of how many neighbours it is told how many stay.
+        lists: of both encoders; what is in neither index is below 0.
+        places: where the images with lists stand among all; None: they are all.
     """
     order = kept.argsort(stable=True)[:SHOWN].tolist()
-    worst = [place for place in order if kept[place] < 1]
-    sharper = max(images, key=lambda seen: seen.shape[1] * seen.shape[2])
-    written: dict[int, str] = {}
+    worst = [row for row in order if kept[row] < 1]
 
     def picture(place: int) -> PicturedImage:
-        if place not in written:
-            written[place] = f"pictures/{place:07d}.png"
-            store.write_picture(written[place], sharper.pick([place])[0])
-        return PicturedImage(id=images[0].ids[place], picture=written[place])
+        return PicturedImage(id=ids[place], picture=draw(place))
 
-    def entry(place: int) -> ChangedImage:
-        shown = picture(place)
-        before, after = ([picture(other) for other in places[place, :NEIGHBOURS].tolist()] for places in lists)
-        first, second = (set(places[place, :k].tolist()) for places in lists)
+    def entry(row: int) -> ChangedImage:
+        shown = picture(row if places is None else int(places[row]))
+        before, after = (
+            [picture(other) for other in lists_of[row, :NEIGHBOURS].tolist() if other >= 0] for lists_of in lists
+        )
+        first, second = (set(lists_of[row, :k].tolist()) for lists_of in lists)
         return ChangedImage(
             id=shown.id,
             picture=shown.picture,
-            kept=float(kept[place]),
+            kept=float(kept[row]),
             k=k,
-            stay=len(first & second),
+            stay=sum(other >= 0 for other in first & second),
             before=before,
             after=after,
         )
 
-    return [entry(place) for place in worst]
+    return [entry(row) for row in worst]
+
+
+def draw_into(store: Store, images: tuple[ImageSet, ImageSet]) -> Callable[[int], str]:
+    """Return what writes the picture of an image once, and gives its file.
+
+    Images are shown as the encoder sees them that sees more of their pixels.
+    """
+    sharper = max(images, key=lambda seen: seen.shape[1] * seen.shape[2])
+
+    @cache
+    def draw(place: int) -> str:
+        name = f"pictures/{place:07d}.png"
+        store.write_picture(name, sharper.pick([place])[0])
+        return name
+
+    return draw

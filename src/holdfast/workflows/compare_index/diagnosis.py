@@ -6,7 +6,7 @@
 3. What was found is tried on other images, which did not serve to find it: most of them must be half as far apart.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from jaxtyping import Float
@@ -21,7 +21,7 @@ from holdfast.runtime.listener import Listener
 from holdfast.storage.index_upgrade import Both, Cause, Diagnosis
 from holdfast.workflows.compare_index.cosines import median_cosine
 from holdfast.workflows.compare_index.encoders import Side, reopen
-from holdfast.workflows.compare_index.flaws import SideName, flaws, is_constant
+from holdfast.workflows.compare_index.flaws import MOST, SideName, flaws, is_constant
 from holdfast.workflows.compare_index.mistakes import Mistake, render, represent, usual_mistakes
 from holdfast.workflows.compare_index.plan import IndexPlan
 
@@ -61,30 +61,35 @@ class _Trial:
         return cosine(reps, self.target[places])
 
 
-def diagnose(plan: IndexPlan, sides: tuple[Side, Side], opened: Mapping[str, Encoder], listener: Listener) -> Diagnosis:
+def diagnose(
+    plan: IndexPlan,
+    sides: tuple[Side, Side],
+    opened: Mapping[str, Encoder],
+    stored: Collection[str],
+    listener: Listener,
+) -> Diagnosis:
     """Return what explains that two encoders give other vectors, found by making mistakes on one side.
 
     Args:
         plan: what is compared.
         sides: what the old and the new encoder make of the images.
         opened: encoders that were given, by their names.
+        stored: sides that are stored vectors: there is no encoder to show anything to.
         listener: hears how far it is.
     """
     listener.stage("looking for what makes them differ")
-    old, new = (side.represented.reps for side in sides)
-    causes = flaws(old, new)
-    tried = [0, 0]
-    names: list[str] = []
-    why = _needless(old, new, causes)
-    if not why:
-        encoders = [reopen(plan, spec, opened.get(spec)) for spec in (plan.old, plan.new)]
+    found = diagnose_vectors(*(side.represented.reps for side in sides))
+    causes, names, tried = list(found.causes), list[str](), [0, 0]
+    if not found.why:
+        encoders = [None if spec in stored else reopen(plan, spec, opened.get(spec)) for spec in (plan.old, plan.new)]
         # The old one first: what was trained is the yardstick more often than not
         for place, side in enumerate(SIDES):
-            trial = _Trial(
-                encoders[place], sides[place], sides[1 - place].represented.reps, plan.batch_size or LOOKED_AT
-            )
+            if (encoder := encoders[place]) is None:
+                continue
+            target = sides[1 - place].represented.reps
+            trial = _Trial(encoder, sides[place], target, plan.batch_size or LOOKED_AT)
             images = sides[place].images, sides[1 - place].images
-            mistakes = usual_mistakes(encoders[place], encoders[1 - place], images)
+            mistakes = usual_mistakes(encoder, encoders[1 - place], images)
             names += [mistake.name for mistake in mistakes if mistake.name not in names]
             cause = _search(trial, mistakes, side, listener)
             tried[place] = trial.made
@@ -93,7 +98,19 @@ def diagnose(plan: IndexPlan, sides: tuple[Side, Side], opened: Mapping[str, Enc
                 break
     # What is left is rounding, where one of them is quantised
     causes += _arithmetic(sides)
-    return Diagnosis(causes=causes, tried=names, why=why, passes=Both(old=tried[0], new=tried[1]))
+    return Diagnosis(causes=causes, tried=names, why=found.why, passes=Both(old=tried[0], new=tried[1]))
+
+
+def diagnose_vectors(old: Reps, new: Reps) -> Diagnosis:
+    """Return what the vectors of both sides show by themselves, and why nothing more need be tried.
+
+    Args:
+        old: vectors of the old encoder, [N, D], of which the first ones are looked at.
+        new: of the new one, [N, D'].
+    """
+    old, new = (reps[:MOST].double() for reps in (old, new))
+    causes = flaws(old, new)
+    return Diagnosis(causes=causes, tried=[], why=_needless(old, new, causes), passes=Both(old=0, new=0))
 
 
 def _needless(old: Reps, new: Reps, causes: Sequence[Cause]) -> str:

@@ -19,7 +19,7 @@ STILL = 1e-6
 """A number varies less than that share of what the others of a vector do: it is the same for all images."""
 
 MOST = 2000
-"""Images among which a vector's owner is looked for."""
+"""Images whose vectors are looked at, the first ones: those of an index may be millions."""
 
 LEVELS = 256
 """Numbers that 8 bits tell apart."""
@@ -119,9 +119,9 @@ def _trace(side: SideName, mine: Reps, other: Reps) -> Iterator[Cause]:
 
 def _in_another_order(old: Reps, new: Reps) -> Cause | None:
     """Return which other image's vector each image gets, where that is one other image for nearly each."""
-    count = min(len(old), MOST)
+    count = len(old)
     # The cosine of each new vector with each old one
-    near = unit(new[:count]) @ unit(old[:count]).T
+    near = unit(new) @ unit(old).T
     # Rounding leaves no cosine above 1
     best, owner = near.clamp(-1, 1).max(1)
     own = near.diagonal()

@@ -1,6 +1,6 @@
 """What is measured of an upgrade, as records have measures: a title, a unit, which way is better, and scores."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from jaxtyping import Float, Int
@@ -9,9 +9,12 @@ from torch import Tensor
 from holdfast.core import Divergence
 from holdfast.numerics.geometry.directions import cosine
 from holdfast.numerics.geometry.neighbour_lists import (
+    TOLD,
     Kept,
     Lists,
+    compare_drawn_lists,
     compare_lists,
+    lists_of,
     neighbour_lists,
     overlap_weights,
     rank_biased_weights,
@@ -40,32 +43,59 @@ Entries = dict[str, IndexMeasure]
 
 Reps = Float[Tensor, "images dim"]
 
+Finds = Callable[[Int[Tensor, "queries"], int], Lists]
+"""The lists that an index itself finds for some items; below 0 where it finds fewer."""
+
 
 def of_lists(
-    plan: IndexPlan, old: Reps, new: Reps, listener: Listener
+    plan: IndexPlan,
+    old: Reps,
+    new: Reps,
+    listener: Listener,
+    queries: Int[Tensor, "queries"] | None = None,
+    finds: tuple[Finds | None, Finds | None] = (None, None),
 ) -> tuple[Entries, dict[str, Kept], tuple[Lists, Lists]]:
-    """Return how much of its neighbours each image keeps, the same image by image, and the lists of neighbours."""
-    by = plan.compared_by.in_words
+    """Return how much of its neighbours each image keeps, the same image by image, and the lists of neighbours.
+
+    Args:
+        plan: what is compared.
+        old: representations by the old encoder.
+        new: by the new one.
+        listener: told of how many there are lists.
+        queries: the images whose lists are compared; None: all, and intervals are about others like them.
+        finds: what finds the lists of each side, where these are not the exact ones.
+    """
+    by, noun, drawn = plan.compared_by.in_words, plan.noun, queries is not None
     depth = max(*plan.k, min(DEPTH, len(old) - 2))
-    listener.begin("neighbours", len(old) + len(new), "lists")
-    lists = tuple(neighbour_lists(reps, depth + 1, plan.compared_by, listener.advance) for reps in (old, new))
+    listener.begin("neighbours", len(old) + len(new), "vectors" if drawn else "lists")
+
+    def find(reps: Reps, own: Finds | None) -> Lists:
+        if queries is None:
+            return neighbour_lists(reps, depth + 1, plan.compared_by, listener.advance)
+        if own is None:
+            return lists_of(queries, reps, depth + 1, plan.compared_by, listener.advance)
+        lists = own(queries, depth + 1)
+        listener.advance(len(reps))
+        return lists
+
+    lists = find(old, finds[0]), find(new, finds[1])
     names = [f"overlap@{k}" for k in plan.k]
     weights = torch.stack([*(overlap_weights(k, depth) for k in plan.k), rank_biased_weights(PERSISTENCE, depth)])
-    both = compare_lists(lists[0], lists[1], weights)
+    both = (compare_drawn_lists if drawn else compare_lists)(lists[0], lists[1], weights)
     entries: Entries = {}
     for name, k, values, without in zip(names, plan.k, both.values, both.without, strict=False):
         entries[name] = IndexMeasure(
             title=name,
-            scores={MEAN: list_mean(values, without, k)},
+            scores={MEAN: list_mean(values, without, k, drawn=drawn)},
             headline=MEAN,
             unit="share",
             better="higher",
-            how_to_read=f"The share of an image's {k} nearest images by {by} that are so with the new encoder too.",
+            how_to_read=f"The share of the {k} {noun}s nearest to one by {by} that are so with the new encoder too.",
         )
     effective = round(1 / (1 - PERSISTENCE))
     entries["rank_biased_overlap"] = IndexMeasure(
         title="rank-biased overlap",
-        scores={MEAN: list_mean(both.values[-1], both.without[-1], effective)},
+        scores={MEAN: list_mean(both.values[-1], both.without[-1], effective, drawn=drawn)},
         headline=MEAN,
         unit="share",
         better="higher",
@@ -75,17 +105,20 @@ def of_lists(
         ),
     )
     each = {name: Kept(both.values[i], both.without[i]) for i, name in enumerate([*names, "rank_biased_overlap"])}
-    return entries, each, (lists[0], lists[1])
+    return entries, each, lists
 
 
-def of_vectors(old: Reps, new: Reps) -> Entries:
+def of_vectors(old: Reps, new: Reps, noun: str = "image") -> Entries:
     """Return how alike the two vectors of an image are, where both have as many numbers; else nothing."""
     if old.shape != new.shape:
         return {}
-    alike = 1 - cosine(old.double(), new.double())
+    # some at a time, for they may lie on disk
+    alike = torch.cat(
+        [1 - cosine(a.double(), b.double()) for a, b in zip(old.split(TOLD), new.split(TOLD), strict=True)]
+    )
     apart = Share((alike < BAR).double()).score()
     # What these images show, and nothing about others
-    lowest = Score(float(alike.min()), None, None, len(alike), "none: the lowest of these images")
+    lowest = Score(float(alike.min()), None, None, len(alike), f"none: the lowest of these {noun}s")
     return {
         "cosine": IndexMeasure(
             title="cosine of old and new vectors, median",
@@ -94,17 +127,17 @@ def of_vectors(old: Reps, new: Reps) -> Entries:
             unit="similarity",
             better="higher",
             how_to_read=(
-                "1: both encoders give an image the same direction, as two builds of one network should. Two networks "
-                "that were trained apart have nothing in common in this sense, however good the new one is."
+                f"1: both encoders give an {noun} the same direction, as two builds of one network should. Two "
+                "networks that were trained apart have nothing in common in this sense, however good the new one is."
             ),
         ),
         "cosine_below": IndexMeasure(
-            title=f"images whose cosine is below {BAR:g}",
+            title=f"{noun}s whose cosine is below {BAR:g}",
             scores={MEAN: apart},
             headline=MEAN,
             unit="share",
             better="lower",
-            how_to_read="The share of images to which the new encoder gives another direction than the old one.",
+            how_to_read=f"The share of {noun}s to which the new encoder gives another direction than the old one.",
         ),
         "length": IndexMeasure(
             title="length of vectors, new / old, median",
@@ -134,8 +167,8 @@ def of_distances(distanced: Distanced) -> Entries:
             unit="similarity",
             better="higher",
             how_to_read=(
-                f"Spearman's over the {distanced.compared_by.in_words} of pairs of images: 1 where the nearer pair is "
-                "always the nearer one."
+                f"Spearman's over the {distanced.compared_by.in_words} of pairs of {distanced.noun}s: 1 where the "
+                "nearer pair is always the nearer one."
             ),
         ),
     }
@@ -154,7 +187,7 @@ def of_distances(distanced: Distanced) -> Entries:
     }
 
 
-def of_thresholds(thresholds: Thresholds, compared_by: Divergence) -> Entries:
+def of_thresholds(thresholds: Thresholds, compared_by: Divergence, noun: str = "image") -> Entries:
     """Return the thresholds, and the false positives where the old one is kept."""
     return {
         "threshold": IndexMeasure(
@@ -164,8 +197,8 @@ def of_thresholds(thresholds: Thresholds, compared_by: Divergence) -> Entries:
             unit="ratio",
             better="",
             how_to_read=(
-                f"Images nearer than that by {compared_by.in_words} match. The interval holds the sampling error of "
-                "the threshold itself."
+                f"{noun.capitalize()}s nearer than that by {compared_by.in_words} match. The interval holds the "
+                "sampling error of the threshold itself."
             ),
         ),
         "false_positives": IndexMeasure(
@@ -174,7 +207,7 @@ def of_thresholds(thresholds: Thresholds, compared_by: Divergence) -> Entries:
             headline="kept",
             unit="share",
             better="lower",
-            how_to_read="The share of the pairs of different images that match.",
+            how_to_read=f"The share of the pairs of different {noun}s that match.",
         ),
     }
 

@@ -63,12 +63,12 @@ class Mistake:
     geometry: Callable[[Geometry], Geometry] | None = None
 
 
-def usual_mistakes(encoder: Encoder, other: Encoder, seen: tuple[ImageSet, ImageSet]) -> list[Mistake]:
+def usual_mistakes(encoder: Encoder, other: Encoder | None, seen: tuple[ImageSet, ImageSet]) -> list[Mistake]:
     """Return the mistakes that may be tried on the images of one encoder, to find what explains the other's vectors.
 
     Args:
         encoder: whose images are changed.
-        other: with whom it is compared.
+        other: with whom it is compared; None: stored vectors, of which nobody knows it.
         seen: the images as each of them sees them.
     """
     channels, height, width = seen[0].shape
@@ -116,7 +116,7 @@ def _colours(channels: int) -> Iterator[Mistake]:
     yield Mistake("colours", "light and dark are swapped", lambda x: 1 - x)
 
 
-def _normalisations(encoder: Encoder, other: Encoder, channels: int) -> Iterator[Mistake]:
+def _normalisations(encoder: Encoder, other: Encoder | None, channels: int) -> Iterator[Mistake]:
     """Yield other means and standard deviations; none for what takes pixels of 8 bits, which would be cut off."""
     # Bytes hold no numbers below 0 or above 255
     if any(isinstance(m, Outside) and m.wanted.quantisation is not None for m in encoder.modules()):
@@ -136,8 +136,9 @@ def _normalisations(encoder: Encoder, other: Encoder, channels: int) -> Iterator
         for name, (m, s) in (("ImageNet", IMAGENET), ("CLIP", CLIP)):
             named.append((f"normalised as {name}'s networks want it", torch.tensor(m), torch.tensor(s)))
         named.append(("freed from ImageNet's mean, from 0 to 255", torch.tensor(IMAGENET[0]), torch.tensor(TIMES)))
-    theirs = _of_channels(other.mean, channels), _of_channels(other.std, channels)
-    named.append(("normalised as for the other encoder", *theirs))
+    if other is not None:
+        theirs = _of_channels(other.mean, channels), _of_channels(other.std, channels)
+        named.append(("normalised as for the other encoder", *theirs))
     for name, m, s in named:
         # Two names of one normalisation are one mistake, and the encoder's own is none
         if not any(torch.allclose(m, before[0]) and torch.allclose(s, before[1]) for before in known):

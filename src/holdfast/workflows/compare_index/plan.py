@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from holdfast.config.part_syntax import part_table
 from holdfast.core import Divergence, HoldfastError, registry
+from holdfast.sources.vectors import is_stored
 from holdfast.workflows.compare_index.request import IndexRequest
 
 RATE = 1e-3
@@ -15,6 +16,7 @@ class IndexPlan(IndexRequest):
     """What is compared, and how; without a rate and a threshold, the rate is `RATE`."""
 
     def __post_init__(self) -> None:
+        self._refuse_without_images()
         if not self.compared_by.symmetric:
             raise HoldfastError(
                 f"divergence: expected a symmetric one for pairs of images, got '{self.divergence}'; take l2, cosine "
@@ -32,6 +34,35 @@ class IndexPlan(IndexRequest):
             raise HoldfastError(f"rate: expected a share of pairs in (0, 1), got {self.rate:g}")
         if self.threshold is not None and not self.threshold > 0 and not self.compared_by.signed:
             raise HoldfastError(f"threshold: expected a distance above 0, got {self.threshold:g}")
+
+    def _refuse_without_images(self) -> None:
+        """Refuse what needs images where there are none, and images where nobody looks at them."""
+        stored = [is_stored(spec) for spec in (self.old, self.new)]
+        if self.old and not self.data and not all(stored):
+            raise HoldfastError(
+                "data: expected the images of an index, which an encoder represents, got none; give --data, or "
+                "vectors:FILE for both sides"
+            )
+        if all(stored) and self.data:
+            raise HoldfastError("data: expected no images beside two sides of stored vectors, got some; leave them out")
+        if any(stored) and self.edits:
+            raise HoldfastError(
+                "edits: expected two encoders, which see edited copies, got stored vectors; leave it out"
+            )
+        if all(stored) and self.images is not None:
+            raise HoldfastError(
+                "images: expected none with stored vectors, which are all compared; --queries says how many of them "
+                "have their neighbours looked for"
+            )
+        if self.queries is not None and not all(stored):
+            raise HoldfastError("queries: expected two sides of stored vectors, got an encoder; say --images")
+        if self.queries is not None and self.queries < 3:
+            raise HoldfastError(f"queries: expected at least 3, for an interval, got {self.queries}")
+
+    @property
+    def noun(self) -> str:
+        """What is compared: without images, whatever vectors are of."""
+        return "item" if self.old and not self.data else "image"
 
     @property
     def requirements(self) -> tuple[str, ...]:

@@ -43,6 +43,10 @@ class IndexOptions(metaclass=Checked):
         tuple[str, ...],
         Option("'overlap@10 > 90 %': what the new encoder must hold, as for check; repeatable."),
     ] = ()
+    queries: Annotated[
+        Count | None,
+        Option("Stored vectors whose neighbours are looked for.", default="as many as take about a minute"),
+    ] = None
     device: Device = None
     seed: Seed = 0
     batch_size: BatchSize = None
@@ -53,9 +57,11 @@ class IndexOptions(metaclass=Checked):
 class IndexRequest(IndexOptions):
     """What a comparison is asked in text: encoders and images by their specs."""
 
-    old: Annotated[str, Option("Encoder behind the index.", offers="encoders", argument=True)]
-    new: Annotated[str, Option("Encoder that is to replace it.", offers="encoders", argument=True)]
-    data: Annotated[str, Option("Images, see holdfast list data.", offers="data")]
+    old: Annotated[
+        str, Option("Encoder behind the index, or vectors:FILE, what it holds.", offers="encoders", argument=True)
+    ]
+    new: Annotated[str, Option("Encoder that is to replace it, or vectors:FILE.", offers="encoders", argument=True)]
+    data: Annotated[str, Option("Images, see holdfast list data; none for two sides of vectors.", offers="data")] = ""
     _: KW_ONLY
     divergence: str = "l2"
     canaries: str | None = None

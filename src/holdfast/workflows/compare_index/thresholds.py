@@ -27,12 +27,13 @@ Distances = Float[Tensor, "pairs"]
 
 @dataclass(frozen=True)
 class Distanced:
-    """Distances of the pairs of different images by both encoders, and by what they are compared."""
+    """Distances of the pairs of different images by both encoders, by what they are compared, and what images are."""
 
     pairs: ImagePairs
     old: Distances
     new: Distances
     compared_by: Divergence
+    noun: str = "image"
 
     @cached_property
     def order_statistics(self) -> tuple[Distances, Distances]:
@@ -85,14 +86,14 @@ class Thresholds:
     near: tuple[Float[Tensor, "images"] | None, Float[Tensor, "images"]]
 
 
-def enough(images: int, rate: float) -> str:
+def enough(images: int, rate: float, noun: str = "image") -> str:
     """Return why a rate is too small for so many images, and how many would do; "" where they are enough."""
     pairs = images * (images - 1) / 2
     if rate * pairs >= LEAST:
         return ""
     return (
-        f"a rate of {rate:g} leaves {math.floor(rate * pairs)} of {pairs:,.0f} pairs of {images} images, and a "
-        f"threshold needs {LEAST}; use {images_needed(rate)} images or a larger rate"
+        f"a rate of {rate:g} leaves {math.floor(rate * pairs)} of {pairs:,.0f} pairs of {images} {noun}s, and a "
+        f"threshold needs {LEAST}; use {images_needed(rate)} {noun}s or a larger rate"
     )
 
 
@@ -103,7 +104,7 @@ def thresholds_at(distanced: Distanced, rate: float) -> Thresholds:
     """
     pairs, (old_ordered, new_ordered) = distanced.pairs, distanced.order_statistics
     if distanced.under(rate) < LEAST:
-        raise HoldfastError(f"rate: {enough(pairs.images, rate) or 'too few pairs of different images are left'}")
+        raise HoldfastError(f"rate: {enough(pairs.images, rate, distanced.noun) or 'too few pairs are left'}")
     limits = [distanced.at(encoder, rate) for encoder in (0, 1)]
     near = [distanced.below(d, limit) for d, limit in zip((distanced.old, distanced.new), limits, strict=True)]
     if limits[0] <= 0 and not distanced.compared_by.signed:
@@ -142,14 +143,14 @@ def thresholds_for(distanced: Distanced, threshold: float) -> Thresholds:
     below = int((distanced.old < threshold).sum())
     if below < LEAST:
         raise HoldfastError(
-            f"threshold: expected one by which at least {LEAST} of {pairs.count:,} pairs of different images match, "
-            f"got {asked:g} with {below}; the {words} of the nearest pair is {nearest:.4g}, of the {LEAST}th "
-            f"{tenth:.4g}; use more images or a {looser} threshold"
+            f"threshold: expected one by which at least {LEAST} of {pairs.count:,} pairs of different "
+            f"{distanced.noun}s match, got {asked:g} with {below}; the {words} of the nearest pair is {nearest:.4g}, "
+            f"of the {LEAST}th {tenth:.4g}; use more {distanced.noun}s or a {looser} threshold"
         )
     if below == pairs.count:
         raise HoldfastError(
-            f"threshold: expected one by which some pair of different images does not match, got {asked:g}, and the "
-            f"{past} {words} is {known.show(float(ordered[-1])):.4g}; is it of another divergence?"
+            f"threshold: expected one by which some pair of different {distanced.noun}s does not match, got "
+            f"{asked:g}, and the {past} {words} is {known.show(float(ordered[-1])):.4g}; is it of another divergence?"
         )
     shares = [distanced.below(distances, threshold) for distances in (distanced.old, distanced.new)]
     rate, kept = (statistics.pair_mean(near, near) for near in shares)

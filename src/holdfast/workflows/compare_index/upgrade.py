@@ -43,12 +43,27 @@ class Represented:
         edited: representations of edited copies, by the title of the edit, each [N, D].
         labels: a class for each image; None where there is none.
         disturbed: representations of the first images after each disturbance, by its title, each [M, D].
+        finds: what an index itself finds, where that is not exact; None: nothing of its own.
     """
 
     reps: Float[Tensor, "images dim"]
     edited: Mapping[str, Float[Tensor, "images dim"]] = field(default_factory=dict)
     labels: Sequence[int] | None = None
     disturbed: Mapping[str, Float[Tensor, "some dim"]] = field(default_factory=dict)
+    finds: measures.Finds | None = None
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Which of very many items are looked at.
+
+    Attributes:
+        queries: those whose lists are compared, in rising order; None: all.
+        paired: those whose pairs are.
+    """
+
+    queries: Int[Tensor, "queries"] | None
+    paired: Int[Tensor, "paired"]
 
 
 @dataclass(frozen=True)
@@ -78,13 +93,13 @@ def refuse_too_few(plan: IndexPlan, images: int, canaries: Sequence[Canary]) -> 
     """Refuse questions that so many images cannot answer."""
     if max(plan.k) > images - 2:
         raise HoldfastError(
-            f"k: expected fewer neighbours than the {images - 1} other images have places, got {max(plan.k)}; "
-            "lower k or use more images"
+            f"k: expected fewer neighbours than the {images - 1} other {plan.noun}s have places, got "
+            f"{max(plan.k)}; lower k or use more {plan.noun}s"
         )
     paired = min(images, PAIRED)
-    if plan.rate is not None and (why := enough(paired, plan.rate)):
+    if plan.rate is not None and (why := enough(paired, plan.rate, plan.noun)):
         raise HoldfastError(f"rate: {why}")
-    if canaries and plan.rate is None and plan.threshold is None and (why := enough(paired, RATE)):
+    if canaries and plan.rate is None and plan.threshold is None and (why := enough(paired, RATE, plan.noun)):
         raise HoldfastError(f"canaries are judged at a threshold: {why}; or give --rate or --threshold")
 
 
@@ -96,21 +111,25 @@ def upgrade(
     canaries: Sequence[Canary] = (),
     ids: Sequence[str] = (),
     listener: Listener | None = None,
+    drawn: Drawn | None = None,
 ) -> Upgrade:
     """Return what changes: neighbours, distances, thresholds, canaries. Not a pass is made."""
     refuse_too_few(plan, len(old.reps), canaries)
     listener = listener or Silent()
     # neighbours of all images
-    entries, each, lists = measures.of_lists(plan, old.reps, new.reps, listener)
-    entries |= measures.of_vectors(old.reps, new.reps)
+    queries = None if drawn is None else drawn.queries
+    finds = old.finds, new.finds
+    entries, each, lists = measures.of_lists(plan, old.reps, new.reps, listener, queries, finds)
+    entries |= measures.of_vectors(old.reps, new.reps, plan.noun)
     entries |= of_disturbed(old.disturbed, new.disturbed)
     listener.stage("comparing distances")
     # distances of pairs that show different things, and the thresholds which they give
-    distanced = _measure_distances(plan, torch.cat([alike, collect_known_copies(canaries)]), old, new)
+    paired = torch.arange(len(old.reps))[:PAIRED] if drawn is None else drawn.paired
+    distanced = _measure_distances(plan, torch.cat([alike, collect_known_copies(canaries)]), old, new, paired)
     thresholds, why = _thresholds(plan, distanced, needed=bool(canaries))
     entries |= measures.of_distances(distanced)
     if thresholds is not None:
-        entries |= measures.of_thresholds(thresholds, plan.compared_by)
+        entries |= measures.of_thresholds(thresholds, plan.compared_by, plan.noun)
     # what needs more than images: edited copies, classes, canaries
     if old.edited:
         entries |= measures.of_copies(plan, (old.reps, new.reps), (old.edited, new.edited), distanced, thresholds)
@@ -149,15 +168,17 @@ def _as_in_records(name: str, entry: IndexMeasure) -> MeasureEntry:
 
 
 def _measure_distances(
-    plan: IndexPlan, copies: Int[Tensor, "pairs 2"], old: Represented, new: Represented
+    plan: IndexPlan, copies: Int[Tensor, "pairs 2"], old: Represented, new: Represented, paired: Int[Tensor, "paired"]
 ) -> Distanced:
     """Return distances of pairs of different images: those that are no copies of each other."""
-    paired = min(len(old.reps), PAIRED)
-    pairs = ImagePairs(paired, copies[(copies < paired).all(1)])
+    # where each image stands among those whose pairs are compared
+    place = torch.full((len(old.reps),), -1).scatter(0, paired, torch.arange(len(paired)))
+    places = place[copies]
+    pairs = ImagePairs(len(paired), places[(places >= 0).all(1)])
     if not pairs.count:
-        raise HoldfastError("expected different images, got none but look-alikes; use other images")
-    old_apart, new_apart = (pairs.distances(side.reps[:paired], plan.compared_by) for side in (old, new))
-    return Distanced(pairs, old_apart, new_apart, plan.compared_by)
+        raise HoldfastError(f"expected different {plan.noun}s, got none but look-alikes; use other {plan.noun}s")
+    old_apart, new_apart = (pairs.distances(side.reps[paired], plan.compared_by) for side in (old, new))
+    return Distanced(pairs, old_apart, new_apart, plan.compared_by, plan.noun)
 
 
 def _thresholds(plan: IndexPlan, distanced: Distanced, needed: bool) -> tuple[Thresholds | None, str]:
