@@ -63,10 +63,12 @@ class _Folding:
     def _after(self, step: Step) -> Step | None:
         """Return the convolution together with this step behind it, which scales or shifts its channels."""
         op, live, constants = self._scaling(step)
+        # Only where nobody else reads what the convolution gives: else it would be computed twice
         made = self._makers.get(live)
         if made is None or self._uses[live] != 1 or not _is_convolution(made):
             return None
         chain = _chain(made)
+        # It gives what the last step gave, by that name, so that it can be compared with the file
         node = replace(made.node, outputs=step.node.outputs)
         keywords = {**made.keywords, "chain": replace(chain, after=(*chain.after, op))}
         return Step(node, CONVOLUTION, (*made.arguments, *_bias(made), *constants), keywords)
@@ -81,10 +83,11 @@ class _Folding:
             made = self._makers.get(live)
             op, source, constants = self._scaling(made) if made is not None else (None, "", ())
             # The padding is of zeros, which a factor leaves as they are and a shift does not
-            if op is None or self._uses[live] != 1 or not (op.scales or self._unpadded(folded)):
+            if op is None or self._uses[live] != 1 or not (op.scales or self._pads_nothing(folded)):
                 return folded if folded is not step else None
             chain = _chain(folded)
             arguments = [Argument(live=source), *folded.arguments[1:], *_bias(folded)]
+            # Behind image, weights and bias, before the constants of what was folded already
             arguments[3:3] = constants
             keywords = {**folded.keywords, "chain": replace(chain, before=(op, *chain.before))}
             folded = Step(folded.node, CONVOLUTION, tuple(arguments), keywords)
@@ -98,7 +101,7 @@ class _Folding:
         if node.op == "BatchNormalization" and arguments[0].live:
             constants = arguments[1:5]
             known = all(argument.stored for argument in constants)
-            return (_Scaling("Norm", 4, keywords["epsilon"]), arguments[0].live, constants) if known else nothing
+            return (_Scaling("Norm", 4, _epsilon(**keywords)), arguments[0].live, constants) if known else nothing
         if not _is_arithmetic(step, *ARITHMETIC):
             return nothing
         first, second = arguments
@@ -120,13 +123,10 @@ class _Folding:
             and value.numel() == spread[1]
         )
 
-    def _unpadded(self, step: Step) -> bool:
-        keywords = step.keywords
-        if keywords.get("auto_pad", "NOTSET") in ("", "NOTSET"):
-            return not any(keywords.get("pads") or ())
+    def _pads_nothing(self, step: Step) -> bool:
         # "SAME" pads no kernel of one pixel
         kernel = self._plan.stored[step.arguments[1].stored].shape[2:]
-        return keywords["auto_pad"] == "VALID" or all(side == 1 for side in kernel)
+        return _has_no_pads(all(side == 1 for side in kernel), **step.keywords)
 
     # --- clamps of clamps ---
 
@@ -149,6 +149,7 @@ class _Folding:
         live = [argument.live for argument in arguments if argument.live]
         if node.domain != STANDARD or len(live) != 1:
             return None
+        # Each clamp is min(max(x, low), high), with infinite ends where it has none
         if node.op == "Relu":
             return live[0], 0.0, math.inf
         if node.op == "Clip":
@@ -180,6 +181,7 @@ class _Folding:
         """Return a sum of two functions that bend at 0 of one value as a PReLU."""
         if not _is_arithmetic(step, "Add", "Sub"):
             return None
+        # Each term is a number times a stored slope, or none, times a value
         terms = [self._term(argument.live) for argument in step.arguments]
         for source in self._ways_up([live for _, _, live in terms]):
             bends = [bend for _, _, live in terms if (bend := self._bend(live, source)) is not None]
@@ -226,6 +228,7 @@ class _Folding:
 
     def _bend(self, name: str, source: str, depth: int = SPELLED) -> tuple[float, float] | None:
         """Return by which factors a value depends on another one below 0 and above; None where it does not so."""
+        # The value itself: a line
         if name == source:
             return 1.0, 1.0
         made = self._makers.get(name)
@@ -312,6 +315,7 @@ def _convolve_chain(
             bias = bias + (weight * shift).flatten(1).sum(1)
         weight = weight * factor
     for step, given in scalings[len(chain.before) :]:
+        # s (W x + b) + t = (s W) x + (s b + t)
         factor, shift = step(given)
         bias = bias * factor + shift
         weight = weight * (factor.view(-1, 1, *wide) if isinstance(factor, Tensor) else factor)
@@ -326,7 +330,7 @@ def _by_input(value: Any, weight: Tensor, group: int) -> Any:
     return each.reshape(len(weight), -1, *[1] * (weight.ndim - 2))
 
 
-def _spelled_prelu(x: Tensor, slope: Tensor, *, plain: float, factor: float) -> Tensor:
+def _prelu_of_slopes(x: Tensor, slope: Tensor, *, plain: float, factor: float) -> Tensor:
     """PRelu with slopes that are made of stored ones."""
     return prelu(x, slope * factor + plain, version=SPREADS)
 
@@ -335,7 +339,7 @@ def _operator(compute: Callable[..., Any]) -> Operator:
     return replace(OPERATORS[STANDARD, "Conv"], compute=compute)
 
 
-CONVOLUTION, PRELU = _operator(_convolve_chain), _operator(_spelled_prelu)
+CONVOLUTION, PRELU = _operator(_convolve_chain), _operator(_prelu_of_slopes)
 """What is folded here; which of the stored tensors can be learned was decided before."""
 
 
@@ -349,15 +353,36 @@ def _is_convolution(step: Step) -> bool:
 def _is_arithmetic(step: Step, *ops: str) -> bool:
     """Whether a step is one of some operators on two inputs, spread as later versions do."""
     node = step.node
-    return (
-        node.op in ops and node.domain == STANDARD and len(step.arguments) == 2 and not step.keywords.get("broadcast")
-    )
+    return node.op in ops and node.domain == STANDARD and len(step.arguments) == 2 and not _is_old(**step.keywords)
 
 
 def _chain(step: Step) -> _Chain:
-    return step.keywords.get("chain", _Chain())
+    return _own_chain(**step.keywords)
 
 
 def _bias(step: Step) -> tuple[Argument, ...]:
     """Return an empty place for the bias of a convolution that has none, behind which constants follow."""
     return (Argument(),) if len(step.arguments) == 2 else ()
+
+
+# What steps say beside their inputs, by its names in the standard
+
+
+def _own_chain(chain: _Chain | None = None, **_: Any) -> _Chain:
+    # Of a convolution that nothing was folded into, an empty one
+    return chain or _Chain()
+
+
+def _is_old(broadcast: int = 0, **_: Any) -> bool:
+    # Up to version 6 arithmetic spread the second input otherwise
+    return bool(broadcast)
+
+
+def _epsilon(epsilon: float = 1e-5, **_: Any) -> float:
+    return epsilon
+
+
+def _has_no_pads(of_pixels: bool, auto_pad: str = "NOTSET", pads: Sequence[int] | None = None, **_: Any) -> bool:
+    if auto_pad in ("", "NOTSET"):
+        return not any(pads or ())
+    return auto_pad == "VALID" or of_pixels

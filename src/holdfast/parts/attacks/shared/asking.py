@@ -85,7 +85,7 @@ def ask(
         if sought.images is not None and starts
         else [1 - x, torch.full_like(x, 0.5), rng.child("noise").uniform(*x.shape[1:]).to(x)]
     )
-    others += _edited(x) if only_ranks else []
+    others += _edits(x) if only_ranks else []
     # Each way is halved to its edge; the nearest broken image of all ways goes on
     for other in others:
         way = Smallest(sought.breaks, x, ball)
@@ -102,7 +102,7 @@ def ask(
     return best, halfway
 
 
-def _edited(x: Images) -> list[Images]:
+def _edits(x: Images) -> list[Images]:
     """Return a blurred and a pale copy, as everyday edits make them."""
     side = min(5, *x.shape[2:]) // 2 * 2 + 1
     blurred = torch.nn.functional.avg_pool2d(x, side, stride=1, padding=side // 2, count_include_pad=False)

@@ -49,11 +49,13 @@ def flip_squares(goal: Goal, best: Smallest, ball: Ball, steps: int, half: int, 
     for count in range(steps):
         if count == half:
             halfway = best.radius
+        # A square somewhere, the smaller the later
         draw, progress = draws[:, count], count / steps
         side = max(1, round((LARGEST * (1 - progress) + SMALLEST * progress) * min(frame)))
         down, across = ((draw[:, axis] * (n - side + 1)).long() for axis, n in enumerate(frame))
         square = rectangle(top + down, left + across, (side, side), size, x.device)[:, None]
         target = best.radius * (1 - gamma)
+        # One sign for each channel inside it, at the edge of the smaller ball; what was found, outside
         signs = draw_signs(draw[:, 3:])[:, :, None, None] * wide(target)
         delta = (best.image - x) * wide(1 - gamma)
         broken = best.see(
@@ -83,11 +85,13 @@ def turn(goal: Goal, best: Smallest, ball: Ball, steps: int, half: int, rng: Rng
         # What failed is tried the other way round, once
         towards, way = unit(best.image - x), pick(failed, -way, drawn)
         way = unit(way - along(way, towards))
+        # The foot of the perpendicular lies at cos θ of the length
         cosine, length = wide(1 - gamma), wide((best.image - x).flatten(1).norm(dim=1))
         candidate = (x + length * cosine * (cosine * towards + (1 - cosine.square()).sqrt() * way)).clamp(0, 1)
         # One that is broken and no nearer, as in other norms than the Euclidean one, is no find
         before = best.radius
         nearer = best.see(candidate, _reps(goal, candidate)) & (best.radius < before)
+        # A direction has failed once both of its signs have
         gamma = torch.where(nearer | failed, _next(gamma, nearer), gamma)
         failed = ~nearer & ~failed
     return halfway
