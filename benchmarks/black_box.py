@@ -145,7 +145,7 @@ def foolbox_attack(make: Callable[[Any, str], Any], starts: bool = True) -> Peer
     return run
 
 
-def noises(asked: Asked, x: Tensor, own: int, _: Tensor, norm: str) -> Any:
+def noises(asked: Asked, x: Tensor, own: int, rival: Tensor, norm: str) -> Any:
     """Run foolbox's additive noise at sizes that shrink below what it breaks, 10 draws at each."""
     import foolbox
 
