@@ -1,7 +1,8 @@
 """A hook of MkDocs: puts what benchmarks have measured of known encoders into the pages, as tables.
 
 `encoders.json` is of `python -m benchmarks.references`, `hardening.json` of `python -m benchmarks.hardening`,
-`certified_training.json` of `python -m benchmarks.certified_training`. A page asks by a block, for example
+`certified_training.json` of `python -m benchmarks.certified_training`, `black_box.json` of `python -m
+benchmarks.black_box`, `parity.json` of `python -m benchmarks.parity`. A page asks by a block, for example
 `<!-- worst case: CIFAR-10 -->`, see `blocks.py`.
 """
 
@@ -32,6 +33,7 @@ ASKED = blocks.pattern(
     "certified",
     "coarse attacks",
     "parity",
+    "black box",
 )
 OUTCOMES = {
     "Accuracy kept under attack": "accuracy kept under attack",
@@ -57,7 +59,7 @@ def make(kind: str, of: str | None) -> str:
     makers: dict[str, Callable[..., str]] = {
         "worst case": worst_case, "everyday": everyday, "classifiers": classifiers, "told by": told_by, "alike": alike,
         "matrix": matrix, "records": records, "hardening": hardening, "certified": certified,
-        "coarse attacks": coarse_attacks, "parity": parity,
+        "coarse attacks": coarse_attacks, "parity": parity, "black box": black_box,
     }  # fmt: skip
     return makers[kind](*([of] if of else []))
 
@@ -215,6 +217,27 @@ def _cosine(score: Mapping[str, Any]) -> str:
     value, low, high = (score[end] for end in ENDS)
     places = next((places for places in range(2, 7) if round(1 - value, places) > 0), 6)
     return f"{value:.{places}f} [{low:.{places}f}, {high:.{places}f}]"
+
+
+def black_box(norm: str) -> str:
+    """Return what queries find of each encoder, as a multiple of what gradients find: ours, and those of others."""
+    found = [one for one in json.loads((DOCS / "black_box.json").read_text(encoding="utf-8")) if one["norm"] == norm]
+    if not found:
+        raise ValueError(f"expected linf or l2, got {norm!r}")
+    # Ours first, then the others in the order in which they were tried
+    names = list(dict.fromkeys(name for one in found for name in one["medians"]))
+    size = "half break at, /255" if norm == "linf" else "half break at, ℓ2"
+    lines = _head("encoder", "images", size, *names)
+    for one in found:
+        radius, broken = one["gradients"], one["medians"]
+        ratios = [_times(broken[name], radius) if name in broken else "" for name in names]
+        shown = f"{255 * radius:.3g}" if norm == "linf" else f"{radius:.3g}"
+        lines.append(_row(one["encoder"], [str(one["images"]), shown, *ratios]))
+    return "\n".join(lines)
+
+
+def _times(radius: float | None, least: float) -> str:
+    return "none found" if radius is None else f"{radius / least:.2f}"
 
 
 def certified(network: str) -> str:

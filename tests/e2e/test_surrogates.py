@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from test_command_line import status_of
@@ -19,6 +20,7 @@ from holdfast.core import Encoder
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.square import Square
 from holdfast.parts.measures.transfer.transfer_rate import TransferRate
+from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.exit_status import ExitStatus
 from json_records import run_audit
 
@@ -150,3 +152,30 @@ def test_a_surrogate_that_draws_is_refused() -> None:
     noisy = Encoder(Noisy(), mean=0, std=1, name="noisy", draws=3)
     with pytest.raises(HoldfastError, match="surrogate 'noisy': expected an encoder without random numbers"):
         Surrogate(noisy, (1, 8, 8), Encoder(nn.Flatten(), mean=0, std=1))
+
+
+def test_a_service_without_a_gradient_is_judged_by_the_gradient_of_another_encoder() -> None:
+    """What is attacked along gradients is the surrogate alone; its images, and queries, are what the service sees."""
+    victim = network(0)
+
+    def embed(x: np.ndarray) -> np.ndarray:
+        with torch.no_grad():
+            return (victim(torch.tensor(x)) + 0.01 * torch.tensor(x).flatten(1)[:, :6]).numpy()
+
+    twin = Encoder(network(0), mean=0, std=1, name="twin")
+    other = Encoder(network(1), mean=0, std=1, name="other")
+    asked = [TransferRate(attack=Apgd(5), asking=Square(20), ball=Linf(0.3))]
+    record = holdfast.audit(embed, X, measures=asked, surrogates=[twin, other], attacked=8, quiet=True)
+    assert record.failures == ()
+    (entry,) = record.data["encoders"]
+    scores = entry["measures"]["transfer_rate"]["scores"]
+    assert [*scores] == ["from twin", "from other", "queries", "any surrogate - queries", "any surrogate"]
+    assert "not attacked along gradients" in scores["queries"]["note"]
+    # nearly the same encoder tells more than one that has nothing to do with it
+    assert scores["from twin"]["value"] > scores["from other"]["value"]
+    assert entry["passes"]["measures"]["backward"] == 8 * 2 * 5  # all of them the surrogates'
+    assert "transfer_order" not in " ".join(entry["checks"])
+    # an attack that only asks is the same on both, so that the service's own one stays
+    alike = [TransferRate(attack=Square(20), asking=Square(20))]
+    record = holdfast.audit(embed, X, measures=alike, surrogates=[other], attacked=8, quiet=True)
+    assert "whitebox" in record.data["encoders"][0]["measures"]["transfer_rate"]["scores"]

@@ -60,11 +60,14 @@ def make_plan(
     encoders, series = expand(request.encoders)
     if not encoders:
         raise HoldfastError("no encoder: name at least one, for example zoo:digits-simclr; see holdfast list encoders")
-    request = replace(request, profile=_profile_for(request.profile, encoders, opened or {}))
+    blind = any(not (opened[e].differentiable if opened and e in opened else is_differentiable(e)) for e in encoders)
+    request = replace(request, profile=_profile_for(request.profile, blind))
     ball = _ball(request, source)
     base = open_profile(request.profile, ball)
     measures = apply_changes(base.measures, request.measures, ball) if request.measures else base.measures
     measures = set_parameters(_with_surrogates(measures, request.surrogates, encoders, ball), request.settings, ball)
+    if blind:
+        measures = tuple(map(_by_queries, measures))
 
     # Images, which synthetic measures do without
     if request.data is None and (readers := [m for m in measures if not unread([m])]):
@@ -105,13 +108,16 @@ def make_plan(
     )
 
 
-def _profile_for(profile: str, encoders: Sequence[str], opened: Mapping[str, Encoder]) -> str:
+def _profile_for(profile: str, blind: bool) -> str:
     """Return the profile of a plan: where an encoder has no gradient, the one that asks the same by queries."""
     # Only profiles that name another one have their questions asked otherwise
-    other = profile_table(profile).get(OTHERWISE, "")
-    if other and any(not (opened[e].differentiable if e in opened else is_differentiable(e)) for e in encoders):
-        return other
-    return profile
+    return profile_table(profile).get(OTHERWISE, "") or profile if blind else profile
+
+
+def _by_queries(measure: Any) -> Measure:
+    """Return a measure without what follows gradients of an audited encoder beside those of others, if it has that."""
+    along = getattr(measure, "whitebox", False) and measure.attack.passes.backward
+    return replace(measure, whitebox=False) if along else measure
 
 
 def _fall_back(value: T | None, usual: T) -> T:

@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from holdfast.numerics.bounds.box import Box
+
 PIECE = 128
 """Values of a window, at least, in one of the matrix products of `Conv.of_windows`."""
 
@@ -290,6 +292,14 @@ class Add(Affine):
     def adjoint(self, forms: Tensor) -> tuple[Tensor, ...]:
         """Pass the forms on to both."""
         return forms, self.sign * forms
+
+
+class Clamp(Add):
+    """Max(z, 0) - max(z - h, 0), which is clamp(z, 0, h): of its node is known that it lies between 0 and h."""
+
+    def box(self, rising: Box, _: Box) -> Box:
+        """Return the range of the first, which is that of all below h; the second takes off what is beyond."""
+        return rising
 
 
 @dataclass(frozen=True, eq=False)

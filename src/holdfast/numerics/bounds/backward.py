@@ -7,7 +7,7 @@ from math import inf
 import torch
 from torch import Tensor
 
-from holdfast.numerics.bounds.affine import Affine, Scale
+from holdfast.numerics.bounds.affine import Affine, Clamp, Scale
 from holdfast.numerics.bounds.axes import Total
 from holdfast.numerics.bounds.ball import Ball
 from holdfast.numerics.bounds.box import Box, least_in_box
@@ -109,7 +109,7 @@ def box_of(node: Node, inputs: Sequence[Box]) -> Box:
         (tensor([0.]), tensor([2.]))
     """
     assert node.operation is not None
-    if isinstance(node.operation, Affine):
+    if isinstance(node.operation, Affine) and not isinstance(node.operation, Clamp):
         # Centre and half-width make two passes, where ends would take one for each sign of the weights
         centre = node.operation(*((low + high) / 2 for low, high in inputs))
         width = node.operation.spread(*((high - low) / 2 for low, high in inputs))
@@ -170,7 +170,8 @@ def backward(
         betas: β-CROWN: γ and z₀ of constraints γ (z - z₀) <= 0 on values of some nodes, [B, R, *shape] each, which are
             added to the forms.
         trail: receives the coefficients of dense forms on the image and on the outputs of curved nodes.
-        stop: end at the first curved nodes, at the ranges of their outputs (interval arithmetic, last layers joined).
+        stop: end at the first curved nodes and clamps, at the ranges of their outputs (interval arithmetic, last layers
+            joined).
 
     Source: Zhang et al. (2018), CROWN, Theorem 3.2; Wang et al. (2021), β-CROWN, Theorem 3.1.
 
@@ -207,6 +208,11 @@ def backward(
             return total + region.least(current)  # concretise: the minimum over the ball
         if isinstance(operation, Scale) and not node.inputs[0] and not pending and region.ball.is_box and trail is None:
             return total + _least_in_box(current, operation.box(region.box))  # normalised pixels fill a box, too
+        if stop and isinstance(operation, Clamp):  # whose range is that of its first ReLU
+            first = network.nodes[node.inputs[0]]
+            rising = box_of(first, [ranges[i] for i in first.inputs])
+            total = total + _least_in_box(current, box_of(node, [rising, rising]))
+            continue
         if isinstance(operation, Affine):
             if operation.constant is not None:
                 total = total + current.dot(operation.constant)

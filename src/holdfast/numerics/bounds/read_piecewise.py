@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from holdfast.numerics.bounds.affine import Add
+from holdfast.numerics.bounds.affine import Add, Clamp
 from holdfast.numerics.bounds.max_pool import MaxPool
 from holdfast.numerics.bounds.read_affine import is_norm
 from holdfast.numerics.bounds.reader import Reader, two
@@ -46,8 +46,10 @@ class PiecewiseHandlers(Reader):
         return self.scale(self._step(x, float(low), float(high)), 1.0, float(low))
 
     def _step(self, x: int, low: float, high: float) -> int:
-        """Append clamp(z, low, high) - low."""
-        return self.append(Add(-1), (self.above(x, low), self.above(x, high)))
+        """Append clamp(z, low, high) - low, which lies between 0 and high - low."""
+        step = self.append(Clamp(-1), (self.above(x, low), self.above(x, high)))
+        self.nodes[step] = replace(self.nodes[step], known=(0.0, high - low))
+        return step
 
     def _op_relu6(self, x) -> int:
         return self._op_hardtanh(x, 0.0, 6.0)

@@ -39,7 +39,7 @@ class TransferOrder(SearchCheck):
         """Every whitebox search beside which attacks are transferred."""
         transfers: dict[Search, dict[Transferred, None]] = {}
         for measure in audit.measures:
-            if isinstance(measure, TransferMeasure) and measure.transfers:
+            if isinstance(measure, TransferMeasure) and measure.transfers and measure.whitebox:
                 transfers.setdefault(measure.searches[0], {}).update(dict.fromkeys(measure.transfers))
         return tuple(
             cls(search.attack, search.ball, search.objective, audit.images, tuple(runs))

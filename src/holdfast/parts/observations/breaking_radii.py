@@ -60,6 +60,7 @@ class BreakingRadii(OfAnyRadius, OfFirst):
         failure: what counts as broken.
         steps: passes for each image, each a forward and a backward one; see `tournament`.
         queries: forward passes for each image instead, without a gradient; see `ask`.
+        only_ranks: whether queries say no more than which image is nearest.
 
     Source: descents after Pintor et al. (2021); that many begin and the best go on is Holdfast's own.
     """
@@ -68,6 +69,7 @@ class BreakingRadii(OfAnyRadius, OfFirst):
     failure: Failure = Nearest()
     steps: int = 100
     queries: Count | None = None
+    only_ranks: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -75,6 +77,8 @@ class BreakingRadii(OfAnyRadius, OfFirst):
             raise HoldfastError(f"breaking_radii: expected steps >= {LEAST}, got {self.steps}")
         if self.queries is not None and self.queries < FEWEST_QUERIES:
             raise HoldfastError(f"breaking_radii: expected queries >= {FEWEST_QUERIES}, got {self.queries}")
+        if self.only_ranks and self.queries is None:
+            raise HoldfastError("breaking_radii: only_ranks=true is a search by queries; give queries=500, say")
 
     @classmethod
     def of(cls, search: Search, first: int) -> "BreakingRadii":
@@ -90,7 +94,11 @@ class BreakingRadii(OfAnyRadius, OfFirst):
     @property
     @override
     def title(self) -> str:
-        spent = f"{self.steps} passes" if self.queries is None else f"{self.queries:,} queries"
+        spent = (
+            f"{self.steps} passes"
+            if self.queries is None
+            else f"{self.queries:,} queries{' of ranks' * self.only_ranks}"
+        )
         return f"smallest changes, {self.failure.title}: {spent}, {self.ball.norm}"
 
     @property
@@ -150,7 +158,7 @@ class BreakingRadii(OfAnyRadius, OfFirst):
             if self.queries is None:
                 smallest, halfway = tournament(sought, shard.x, ball, self.steps, shard.rng)
             else:
-                smallest, halfway = ask(sought, shard.x, ball, self.queries, shard.rng)
+                smallest, halfway = ask(sought, shard.x, ball, self.queries, shard.rng, only_ranks=self.only_ranks)
         assert smallest.reps is not None  # the search has looked
         # what fails as it is need not move
         clean = clean_of(shard)[shard.positions]

@@ -8,13 +8,14 @@ the batch is found as a + b · images, and a pass computes no shapes.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
 
 from holdfast.runtime.errors import first_line
 from holdfast.sources.onnx import operators as operators
+from holdfast.sources.onnx.fold import fold
 from holdfast.sources.onnx.graph import RANDOM, Graph, Node
 from holdfast.sources.onnx.operator import OPERATORS, STANDARD, NotRead, Operator
 from holdfast.sources.onnx.steps import Argument, Growing, Known, Live, Specialised, Step, Value
@@ -86,6 +87,7 @@ class _Specialiser:
         done, output = self._done, self.values[self._done.output]
         if not isinstance(output, Live):
             raise NotRead(f"{done.output!r} does not depend on the image")
+        fold(done, {n: tuple(v.samples[0].shape) for n, v in self.values.items() if _is_tensor(v)})
         # Only what leads to the output, and each value freed behind its last reader
         done.steps[:] = _plan_frees(_prune_steps(done.steps, done.output), done.output)
         read = {argument.stored for step in done.steps for argument in step.arguments}
@@ -358,6 +360,11 @@ def _is_number(value: Any, place: int, operator: Operator) -> bool:
         return False
     # A number of at most so many axes
     return place in operator.numbers or (value.numel() == 1 and value.ndim <= operator.scalars.get(place, -1))
+
+
+def _is_tensor(value: Value) -> TypeGuard[Live]:
+    """Whether a pass computes a value, and it is one tensor."""
+    return isinstance(value, Live) and isinstance(value.samples[0], Tensor)
 
 
 def _without_values(value: Any) -> Any:

@@ -8,7 +8,9 @@ from torch import Tensor
 
 from holdfast.core import Ball, Goal, Images, PerImage, Reps, Rng
 from holdfast.core.threat import image_shape
+from holdfast.parts.attacks.shared.deciding import flip_squares, turn
 from holdfast.parts.attacks.shared.descent import Descent
+from holdfast.parts.attacks.shared.directions import along, draw, unit, wide
 from holdfast.parts.attacks.shared.gradient import evaluate, pick
 from holdfast.parts.attacks.shared.smallest import Smallest
 from holdfast.parts.attacks.shared.tournament import Sought
@@ -47,7 +49,9 @@ STRIDE = 0.3
 """First step of the descent, in units of ε."""
 
 
-def ask(sought: Sought, x: Images, ball: Ball, queries: int, rng: Rng) -> tuple[Smallest, Float[Tensor, "batch"]]:
+def ask(
+    sought: Sought, x: Images, ball: Ball, queries: int, rng: Rng, *, only_ranks: bool = False
+) -> tuple[Smallest, Float[Tensor, "batch"]]:
     """Search for the smallest change that breaks each image, by forward passes alone.
 
     It begins on the straight ways to other images, which are halved to the edge of what is broken. Where pixels move
@@ -56,12 +60,16 @@ def ask(sought: Sought, x: Images, ball: Ball, queries: int, rng: Rng) -> tuple[
     norms it descends as `tournament` does, along gradients measured in drawn subspaces of `DIRECTIONS` dimensions, of
     which one is the last gradient. Then the way back is halved.
 
+    Where an answer only says which image is nearest, so whether an image is broken, the ways to a blurred and a pale
+    copy are halved as well, and from there squares are flipped or the change is turned: `flip_squares`, `turn`.
+
     Args:
         sought: what is to be broken; its goal is asked for values.
         x: clean images, [B, C, H, W].
         ball: the norm; its own radius is not read.
         queries: forward passes for each image.
         rng: random numbers bound to these images.
+        only_ranks: whether no value is read, only what is broken.
 
     Returns:
         the smallest broken images, and the radii that were known after half of the queries, [B].
@@ -77,6 +85,7 @@ def ask(sought: Sought, x: Images, ball: Ball, queries: int, rng: Rng) -> tuple[
         if sought.images is not None and starts
         else [1 - x, torch.full_like(x, 0.5), rng.child("noise").uniform(*x.shape[1:]).to(x)]
     )
+    others += _edits(x) if only_ranks else []
     # Each way is halved to its edge; the nearest broken image of all ways goes on
     for other in others:
         way = Smallest(sought.breaks, x, ball)
@@ -87,10 +96,17 @@ def ask(sought: Sought, x: Images, ball: Ball, queries: int, rng: Rng) -> tuple[
         best.take(way.radius < best.radius, way)
     # What the ways, and the way back at the end, leave of the budget
     left = queries - len(others) * (HALVINGS + 1) - HALVINGS
-    search = _ask_for_squares if ball.is_box else _descend
-    halfway = search(sought.goal, best, ball, left, left - queries // 2, rng)
+    by_values, by_ranks = (_ask_for_squares, flip_squares) if ball.is_box else (_descend, turn)
+    halfway = (by_ranks if only_ranks else by_values)(sought.goal, best, ball, left, left - queries // 2, rng)
     best.retreat(sought.goal, HALVINGS)
     return best, halfway
+
+
+def _edits(x: Images) -> list[Images]:
+    """Return a blurred and a pale copy, as everyday edits make them."""
+    side = min(5, *x.shape[2:]) // 2 * 2 + 1
+    blurred = torch.nn.functional.avg_pool2d(x, side, stride=1, padding=side // 2, count_include_pad=False)
+    return [blurred, (x + x.mean((1, 2, 3), keepdim=True)) / 2]
 
 
 def _ask_for_squares(goal: Goal, best: Smallest, ball: Ball, steps: int, half: int, rng: Rng) -> PerImage:
@@ -112,7 +128,7 @@ def _ask_for_squares(goal: Goal, best: Smallest, ball: Ball, steps: int, half: i
         down, across = ((draw[:, axis] * (n - side + 1)).long() for axis, n in enumerate(frame))
         square = rectangle(top + down, left + across, (side, side), size, x.device)[:, None]
         signs = draw_signs(draw[:, 2:])[:, :, None, None]
-        candidate = ball.inside(x, torch.where(square, signs * _wide(target), delta), target)
+        candidate = ball.inside(x, torch.where(square, signs * wide(target), delta), target)
         values, reps = evaluate(goal, candidate)
         broken = best.see(candidate, reps)
         # Kept where the goal rises; a pattern whose value is not known at this size gives way to any
@@ -144,7 +160,7 @@ def _descend(goal: Goal, best: Smallest, ball: Ball, steps: int, half: int, rng:
             moved = (at + far * way).clamp(0, 1)
             there, there_reps = evaluate(goal, moved)
             best.see(moved, there_reps)  # what is asked on the way counts, too
-            gradient += _wide((there - value) / far) * way
+            gradient += wide((there - value) / far) * way
         # In the next subspace this is the first direction
         last = gradient
         return value, reps, gradient
@@ -164,28 +180,15 @@ def _directions(last: Images, rng: Rng) -> list[Images]:
     """Return orthogonal directions of length 1, the last gradient first: what it found is likely to hold still."""
     # Where there is no last gradient, a direction is drawn in its place
     flat = last.flatten(1).abs().amax(1) == 0
-    ways = [pick(flat, _draw(last, 0, rng.child("first")), last)]
-    ways += [_draw(last, side, rng.child(number)) for number, side in enumerate(SIDES)]
+    ways = [pick(flat, draw(last, 0, rng.child("first")), last)]
+    ways += [draw(last, side, rng.child(number)) for number, side in enumerate(SIDES)]
     for number, way in enumerate(ways):
         for before in ways[:number]:  # Gram–Schmidt
-            way = way - _wide((way * before).flatten(1).sum(1)) * before
-        ways[number] = way / _wide(way.flatten(1).norm(dim=1).clamp_min(1e-30))
+            way = way - along(way, before)
+        ways[number] = unit(way)
     return ways
-
-
-def _draw(like: Images, side: int, rng: Rng) -> Images:
-    """Return noise, enlarged from a small picture of a side; 0, or one that is no smaller: as it is."""
-    channels, height, width = like.shape[1:]
-    if not 0 < side < min(height, width):
-        return rng.normal(channels, height, width).to(like)
-    small = rng.normal(channels, side, side).to(like)
-    return torch.nn.functional.interpolate(small, (height, width), mode="bicubic", align_corners=False)
 
 
 def _rescale(delta: Images, size: PerImage, ball: Ball) -> Images:
     """Return changes stretched to a size."""
-    return delta * _wide(size / ball.size(delta).clamp_min(1e-30))
-
-
-def _wide(values: PerImage) -> Tensor:
-    return values.view(-1, 1, 1, 1)
+    return delta * wide(size / ball.size(delta).clamp_min(1e-30))

@@ -61,6 +61,7 @@ class BreakingRadius(Measure):
         tolerance: of the proof's search, in pixels.
         first: how many images; None: all that the audit attacks.
         queries: forward passes of a search without gradients, in the place of `steps`, for any encoder.
+        only_ranks: whether a query says no more than which image is nearest, not how near.
     """
 
     ball: Ball = Linf()
@@ -71,6 +72,7 @@ class BreakingRadius(Measure):
     tolerance: float = 2e-5
     first: Count | None = field(default=None, kw_only=True)
     queries: Count | None = field(default=None, kw_only=True)
+    only_ranks: bool = field(default=False, kw_only=True)
 
     answers = True
     better = "higher"
@@ -111,7 +113,7 @@ class BreakingRadius(Measure):
     @property
     def attack_side(self) -> BreakingRadii:
         """The attack's side."""
-        return BreakingRadii(self.ball, self.failure, self.steps, self.queries, first=self.first)
+        return BreakingRadii(self.ball, self.failure, self.steps, self.queries, self.only_ranks, first=self.first)
 
     @property
     def nearest(self) -> NearestImage:
@@ -196,7 +198,8 @@ class BreakingRadius(Measure):
         images, definition = f"half of {median.n} images {self.failure.clause}", self.failure.definition
         further = () if proved is None or proved.value is None else (f"Proved: {self._describe_certificate(proved)}.",)
         if self.queries is not None:
-            further += (f"Found by {self.queries:,} queries for each image, without a gradient: it may take less.",)
+            asked = "which only say what is nearest" if self.only_ranks else "without a gradient"
+            further += (f"Found by {self.queries:,} queries for each image, {asked}: it may take less.",)
         if median.value is None:
             return InWords(f"no change was found after which {images}", definition, further)
         size, interval = self._size(median), _between(median, self.ball.is_box)

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import torch
@@ -36,6 +36,9 @@ CONDITION = "given these surrogates, this attack and this population of images"
 ITSELF = "the surrogate is the encoder itself: this is a whitebox attack, and not among any surrogate"
 
 
+BY_QUERIES = "the only reference: the encoder itself was not attacked along gradients"
+
+
 @dataclass(frozen=True)
 class TransferMeasure(Measure):
     """A measure of the audited encoder on images that were attacked on surrogates.
@@ -50,6 +53,7 @@ class TransferMeasure(Measure):
         ball: where, in pixels of the audited encoder's images.
         objective: what the attack maximises, of the representations of the encoder that it attacks.
         asking: the attack without gradients that asks the audited encoder alone.
+        whitebox: whether the audited encoder is attacked along its own gradients as well, which it may not have.
     """
 
     surrogates: tuple[str, ...] = ()
@@ -57,6 +61,7 @@ class TransferMeasure(Measure):
     ball: Ball = Linf(0.05)
     objective: Objective = Untargeted()
     asking: Attack = Square(500)
+    whitebox: bool = field(default=True, kw_only=True)
 
     better = "lower"
     unit = "share"
@@ -82,7 +87,12 @@ class TransferMeasure(Measure):
     @property
     def sources(self) -> tuple[str, ...]:
         """What attacks come from, as the scores are called."""
-        return *self.names, QUERIES, WHITEBOX, ANY
+        return *self.names, *self._references, ANY
+
+    @property
+    def _references(self) -> dict[str, Attack]:
+        """What the audited encoder itself is attacked by, beside what is transferred."""
+        return {QUERIES: self.asking} | ({WHITEBOX: self.attack} if self.whitebox else {})
 
     @property
     def transfers(self) -> tuple[Transferred, ...]:
@@ -94,7 +104,7 @@ class TransferMeasure(Measure):
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations, the attacks on surrogates and what became of them, and the two other attacks."""
         images = (transfer.attacked for transfer in self.transfers)
-        own = (self._own(attack) for attack in (self.asking, self.attack))
+        own = (self._own(attack) for attack in self._references.values())
         return Clean(), *images, *self.transfers, *(run for runs in own for run in runs)
 
     def _own(self, attack: Attack) -> tuple[Attacked, ...]:
@@ -103,7 +113,7 @@ class TransferMeasure(Measure):
     @property
     def searches(self) -> tuple[Search, ...]:
         """The whitebox search; of the others a weak one is what an outsider has."""
-        return (Search(self.attack, self.ball, self.objective),)
+        return (Search(self.attack, self.ball, self.objective),) if self.whitebox else ()
 
     def relies_on(self, score: str) -> tuple[Search, ...]:
         """Return the whitebox search for what it found."""
@@ -140,11 +150,11 @@ class TransferMeasure(Measure):
         itself = {name: bool(results["same"].all()) for name, results in transferred.items()}
         # An attack on the encoder itself is a whitebox attack under another name
         others = [values for name, values in harm.items() if not itself[name]]
-        for name, attack in ((QUERIES, self.asking), (WHITEBOX, self.attack)):
+        for name, attack in self._references.items():
             (reps,) = worst(subject, attack, self._own(attack)).values()
             harm[name] = self.harm(subject, reps)
         # The worst of all surrogates, image by image: an outsider may try each of them
-        harm[ANY] = torch.stack(others).amax(0) if others else torch.full_like(harm[WHITEBOX], torch.nan)
+        harm[ANY] = torch.stack(others).amax(0) if others else torch.full_like(harm[QUERIES], torch.nan)
         # a row for each image
         table = self.columns(subject, harm)
         rows = len(table[self.column])
@@ -160,14 +170,17 @@ class TransferMeasure(Measure):
         headline = sources.pop(ANY).restate(_say_where_none)
         ends = sources | {ANY: headline}
         # Both are of the same images: the difference is paired
-        differences = {MORE: Difference(ends[WHITEBOX], ends[ANY]), LESS: Difference(ends[ANY], ends[QUERIES])}
+        differences = {MORE: Difference(ends[WHITEBOX], ends[ANY])} if self.whitebox else {}
+        differences[LESS] = Difference(ends[ANY], ends[QUERIES])
+        if not self.whitebox:
+            sources[QUERIES] = sources[QUERIES].restate(lambda score: replace(score, note=BY_QUERIES))
         # They tell what knowledge is worth to an attack, not how robust the encoder is
         told = {name: difference.say(better="neither") for name, difference in differences.items()}
         return sources | told | {ANY: headline}
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return its row of the matrix of encoders and surrogates."""
-        sources = (*self.names, ANY, QUERIES, WHITEBOX)
+        sources = (*self.names, ANY, *self._references)
         matrix = Shades(
             heading="Attacks from other encoders",
             short="transfer",
