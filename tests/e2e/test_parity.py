@@ -18,6 +18,7 @@ from holdfast.api.compare_index import IndexRecord
 from holdfast.core import Encoder
 from holdfast.core.geometry import Geometry
 from holdfast.workflows.compare_index.flaws import flaws
+from loopback import Said, serve
 
 SIDE = 24
 
@@ -174,6 +175,17 @@ def test_a_mistake_of_the_old_side_is_found_on_the_new_one(images: Tensor) -> No
     record = holdfast.compare_index(grey, trained(), images, same=True, quiet=True)
     (cause,) = found(record, "images")
     assert (cause["side"], cause["name"]) == ("new", "colours are turned into grey")
+
+
+def test_no_call_is_made_to_a_service_to_find_what_is_wrong(images: Tensor) -> None:
+    """Which of the two is at fault cannot be told, so that mistakes on the other side alone find it."""
+    mirrored = build(IN_PICTURES["pictures are mirrored"])
+    with serve(lambda asked: Said({"vectors": mirrored(asked.images).tolist()})) as service:
+        spec = f"http://{service.host}/embed"
+        record = holdfast.compare_index(spec, trained(), images, same=True, quiet=True)
+        assert service.sent == record["encoders"]["old"]["passes"]["made"]["forward"] == 60 + 9 * 40
+    assert record["diagnosis"]["passes"]["old"] == 0
+    assert [(cause["side"], cause["name"]) for cause in found(record, "images")] == [("new", "pictures are mirrored")]
 
 
 def test_unlike_networks_have_nothing_named(images: Tensor) -> None:

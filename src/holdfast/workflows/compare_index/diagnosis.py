@@ -18,6 +18,7 @@ from holdfast.numerics.shapes import Reps
 from holdfast.numerics.statistics.statistic import Share
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.listener import Listener
+from holdfast.sources.encoders import destination_of
 from holdfast.storage.index_upgrade import Both, Cause, Diagnosis
 from holdfast.workflows.compare_index.cosines import median_cosine
 from holdfast.workflows.compare_index.encoders import Side, reopen
@@ -84,7 +85,8 @@ def diagnose(
         encoders = [None if spec in stored else reopen(plan, spec, opened.get(spec)) for spec in (plan.old, plan.new)]
         # The old one first: what was trained is the yardstick more often than not
         for place, side in enumerate(SIDES):
-            if (encoder := encoders[place]) is None:
+            # Services cost money: the mistakes are made on the other side alone
+            if (encoder := encoders[place]) is None or destination_of((plan.old, plan.new)[place]) is not None:
                 continue
             target = sides[1 - place].represented.reps
             trial = _Trial(encoder, sides[place], target, plan.batch_size or LOOKED_AT)
