@@ -68,11 +68,11 @@ def dead(x: Tensor) -> Tensor:
 LUMA = torch.tensor((0.299, 0.587, 0.114)).view(1, 3, 1, 1)
 
 IN_PICTURES = {
-    "red and blue are swapped": lambda x: net(normalise(x.flip(1))),
+    "red and blue are swapped (BGR)": lambda x: net(normalise(x.flip(1))),
     "colours are turned into grey": lambda x: net(normalise((x * LUMA).sum(1, keepdim=True).expand_as(x))),
     "light and dark are swapped": lambda x: net(normalise(1 - x)),
-    "pixels are left as they are, from 0 to 1": net,
-    "pixels are left as they are, from 0 to 255": lambda x: net(255 * x),
+    "pixels are not normalised, from 0 to 1": net,
+    "pixels are not normalised, from 0 to 255": lambda x: net(255 * x),
     "pixels are brought to -1 to 1": lambda x: net(2 * x - 1),
     "pixels are normalised twice": lambda x: net(normalise(normalise(x))),
     "pixels are divided by 255 twice before they are normalised": lambda x: net(normalise(x / 255)),
@@ -85,7 +85,7 @@ IN_PICTURES = {
     "an array with channels last is read as one with channels first": lambda x: net(
         normalise(x.permute(0, 2, 3, 1).reshape(x.shape))
     ),
-    "red and blue are swapped, and pixels are left as they are, from 0 to 1": lambda x: net(x.flip(1)),
+    "red and blue are swapped (BGR), and pixels are not normalised, from 0 to 1": lambda x: net(x.flip(1)),
 }
 """What a service may do to pictures, by the name under which it is to be found."""
 

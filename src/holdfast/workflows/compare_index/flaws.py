@@ -64,7 +64,7 @@ def _by_itself(mine: Reps, other: Reps) -> Iterator[str]:
     elif bool(_still(other).any()):
         dead = torch.zeros_like(dead)
     if number := int(dead.sum()):
-        yield f"have {number:,} of {dim:,} numbers that are the same for all images"
+        yield f"have {number:,} of {dim:,} numbers that are the same for all images (dead)"
     levels = mine.unique()
     # Many more numbers than levels, for real numbers hardly ever meet
     if 2 < len(levels) <= LEVELS and mine.numel() > 16 * LEVELS:
@@ -97,7 +97,7 @@ def _trace(side: SideName, mine: Reps, other: Reps) -> Iterator[Cause]:
     dim, whole = mine.shape[1], other.shape[1]
     # Matryoshka vectors, or an index whose columns are too short
     if dim < whole:
-        yield from compare(f"are the first {dim:,} of the other's {whole:,} numbers", other[:, :dim])
+        yield from compare(f"are the first {dim:,} of the other's {whole:,} numbers (truncated)", other[:, :dim])
     elif dim == whole and len(levels := mine.unique()) <= 2 < len(other.unique()):
         # Codes of 0 and 1, or of -1 and 1
         signs = torch.where(other > 0, levels[-1], levels[0])

@@ -50,7 +50,7 @@ class Mistake:
 
     Attributes:
         family: of several of one family only one is made.
-        name: what is done, as a clause: "red and blue are swapped".
+        name: what is done, as a clause: "red and blue are swapped (BGR)".
         pixels: what becomes of the pixels in [0, 1], [B, C, H, W].
         normalised: (mean, std), [C] each, in place of the encoder's.
         geometry: how pictures are rendered, made of how the encoder asks for them; None where it cannot be.
@@ -108,7 +108,7 @@ def represent(encoder: Encoder, x: Images, batch: int) -> Reps:
 def _colours(channels: int) -> Iterator[Mistake]:
     # OpenCV reads blue first
     if channels == 3:
-        yield Mistake("colours", "red and blue are swapped", lambda x: x.flip(1))
+        yield Mistake("colours", "red and blue are swapped (BGR)", lambda x: x.flip(1))
         weights = torch.tensor(LUMA).view(1, 3, 1, 1)
         yield Mistake(
             "colours", "colours are turned into grey", lambda x: (x * weights.to(x)).sum(1, keepdim=True).expand_as(x)
@@ -125,8 +125,8 @@ def _normalisations(encoder: Encoder, other: Encoder | None, channels: int) -> I
     known = [(mean, std)]
     # (x - m) / s in terms of the encoder's own mean and std where it is that which is done twice, or not
     named: list[tuple[str, Channels, Channels]] = [
-        ("left as they are, from 0 to 1", torch.zeros(channels), torch.ones(channels)),
-        ("left as they are, from 0 to 255", torch.zeros(channels), torch.full((channels,), 1 / 255)),
+        ("not normalised, from 0 to 1", torch.zeros(channels), torch.ones(channels)),
+        ("not normalised, from 0 to 255", torch.zeros(channels), torch.full((channels,), 1 / 255)),
         ("brought to -1 to 1", torch.full((channels,), 0.5), torch.full((channels,), 0.5)),
         ("normalised twice", mean + std * mean, std * std),
         ("divided by 255 twice before they are normalised", 255 * mean, 255 * std),

@@ -50,18 +50,16 @@ def flip_squares(goal: Goal, best: Smallest, ball: Ball, steps: int, half: int, 
         if count == half:
             halfway = best.radius
         # A square somewhere, the smaller the later
-        draw, progress = draws[:, count], count / steps
+        drawn, progress = draws[:, count], count / steps
         side = max(1, round((LARGEST * (1 - progress) + SMALLEST * progress) * min(frame)))
-        down, across = ((draw[:, axis] * (n - side + 1)).long() for axis, n in enumerate(frame))
+        down, across = ((drawn[:, axis] * (n - side + 1)).long() for axis, n in enumerate(frame))
         square = rectangle(top + down, left + across, (side, side), size, x.device)[:, None]
         target = best.radius * (1 - gamma)
         # One sign for each channel inside it, at the edge of the smaller ball; what was found, outside
-        signs = draw_signs(draw[:, 3:])[:, :, None, None] * wide(target)
+        signs = draw_signs(drawn[:, 3:])[:, :, None, None] * wide(target)
         delta = (best.image - x) * wide(1 - gamma)
-        broken = best.see(
-            candidate := ball.inside(x, torch.where(square, signs, delta), target), _reps(goal, candidate)
-        )
-        gamma = _next(gamma, broken)
+        candidate = ball.inside(x, torch.where(square, signs, delta), target)
+        gamma = _next(gamma, best.see(candidate, _reps(goal, candidate)))
     return halfway
 
 

@@ -33,8 +33,8 @@ BYTES_GIVEN = "pixels from 0 to 255, as the function is given them"
 COLOURS = {"bgr": "blue, green, red"}
 
 BY_IMAGE, BY_FILE, WEIGHTS = (
-    "activations are rounded to 8 bits by scales of each batch",
-    "activations are rounded to 8 bits as the file says",
+    "activations are rounded to 8 bits by scales of each batch (dynamic int8)",
+    "activations are rounded to 8 bits as the file says (static int8)",
     "weights are rounded to 8 bits",
 )
 """What the record says of builds that are quantised, in `quantised`."""
