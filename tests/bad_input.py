@@ -87,6 +87,7 @@ BASES: dict[str, tuple[str, ...]] = {
         "24",
     ),
     "parity": ("parity", "zoo:digits-simclr", "zoo:digits-simclr-adv", "--data", "digits", "--images", "24"),
+    "audit-index": ("audit-index", "vectors:{vectors}"),
     "leaderboard": ("leaderboard", "{run}"),
     "figures": ("figures", "{run}", "--only", "images"),
     "view": ("view", "{run}", "--no-open"),

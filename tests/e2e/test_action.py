@@ -138,7 +138,7 @@ def test_builds_are_compared_with_what_they_were_made_of(tmp_path: Path) -> None
     (tmp_path / "real").mkdir()
     assert not Runner(tmp_path / "real", TINY).wanted(SCRIPTS["Parity"])
     digits = {"encoders": "zoo:digits-simclr\nzoo:digits-simclr-adv", "same-as": "zoo:digits-simclr", "data": "digits"}
-    real = Runner(tmp_path / "real", digits | {"images": "150", "require": "overlap@10 > 80 %"})
+    real = Runner(tmp_path / "real", digits | {"images": "60", "require": "overlap@10 > 75 %"})
     assert real.run("Parity") == 1
     assert real.outputs["parity"] == {"status": "1"}
     assert "passed" in real.log

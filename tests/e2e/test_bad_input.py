@@ -142,7 +142,15 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     (home / "x.tar").write_bytes(tar(a__txt=b"x"))
     integers = {key: value.long() for key, value in nn.Linear(4, 4).state_dict().items()}
     safetensors.torch.save_file(integers, home / "integers.safetensors")
-    named = {"file": "file", "empty": "empty", "recipe": "recipe.toml", "study": "study.toml", "tar": "x.tar"}
+    np.save(home / "vectors.npy", np.random.default_rng(0).normal(size=(40, 8)))
+    named = {
+        "vectors": "vectors.npy",
+        "file": "file",
+        "empty": "empty",
+        "recipe": "recipe.toml",
+        "study": "study.toml",
+        "tar": "x.tar",
+    }
     named |= {"integers": "integers.safetensors", "run": "run", "parts": "parts"}
     return {key: str(home / name) for key, name in named.items()} | {"damaged": str(damaged(home / "damaged"))}
 
