@@ -115,6 +115,16 @@ def test_batches_change_nothing_and_seeds_do(ball: Ball) -> None:
 
 
 @pytest.mark.parametrize("ball", BALLS, ids=["linf", "l2"])
+def test_queries_of_ranks_lead_on_from_the_straight_ways(ball: Ball) -> None:
+    """The first 60 are hardly more than these; the steps after them make the change a third smaller."""
+    seen = shard(Encoder(network(), mean=0, std=1), population())
+    few, many = (
+        BreakingRadii(ball, queries=queries, only_ranks=True).run(seen)["radius"].median() for queries in (60, 400)
+    )
+    assert float(many / few) < 0.7
+
+
+@pytest.mark.parametrize("ball", BALLS, ids=["linf", "l2"])
 def test_what_is_found_by_ranks_breaks_the_image(ball: Ball) -> None:
     images = population()
     seen = shard(Encoder(network(), mean=0, std=1), images)
