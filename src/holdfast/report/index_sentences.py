@@ -24,9 +24,9 @@ def _alike(measures: Mapping[str, IndexMeasure]) -> str:
     return f"the cosine of old and new vectors is {mean} at the median, {lowest} at least"
 
 
-def diagnosis_sentences(diagnosis: Diagnosis, names: tuple[str, str]) -> list[str]:
+def diagnosis_sentences(diagnosis: Diagnosis, names: tuple[str, str], noun: str) -> list[str]:
     """Return what makes two builds of one network differ, a sentence for each cause."""
-    found = [_explain(cause, names) for cause in diagnosis.causes]
+    found = [_explain(cause, names, noun) for cause in diagnosis.causes]
     # What was tried in vain is worth knowing too
     if diagnosis.tried and not any(cause.kind == "images" for cause in diagnosis.causes):
         tried = plural(len(diagnosis.tried), "usual mistake")
@@ -35,14 +35,14 @@ def diagnosis_sentences(diagnosis: Diagnosis, names: tuple[str, str]) -> list[st
     return found
 
 
-def _explain(cause: Cause, names: tuple[str, str]) -> str:
+def _explain(cause: Cause, names: tuple[str, str], noun: str) -> str:
     """Return a cause in a sentence, with what speaks for it."""
     # Whose images were changed, or of whom it is said; and the other one
     own, other = names if cause.side == "old" else names[::-1]
     tried = ""
     if cause.cosine is not None:
         before = "" if cause.before is None else f" instead of {score(cause.before, 'similarity')}"
-        tried = f": cosine {score(cause.cosine, 'similarity')}{before}, median of {plural(cause.cosine.n, 'image')}"
+        tried = f": cosine {score(cause.cosine, 'similarity')}{before}, median of {plural(cause.cosine.n, noun)}"
     if cause.kind == "images":
         return f"{other} gives what {own} gives where {cause.name}{tried}."
     if cause.kind == "arithmetic":

@@ -33,7 +33,7 @@ def document(record: IndexRecord, report: str | None = None) -> Document:
 
 def diagnosis(record: IndexRecord) -> list[str]:
     """Return what makes two builds of one network differ, in sentences; none where nobody asked."""
-    return [] if record.diagnosis is None else diagnosis_sentences(record.diagnosis, names(record))
+    return [] if record.diagnosis is None else diagnosis_sentences(record.diagnosis, names(record), record.noun)
 
 
 def tables(record: IndexRecord) -> list[Table]:
