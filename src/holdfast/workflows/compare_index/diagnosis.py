@@ -120,7 +120,7 @@ def _needless(old: Reps, new: Reps, causes: Sequence[Cause]) -> str:
     if old.shape != new.shape:
         return "their vectors have other lengths, so that none says how near the other one it comes"
     if float(cosine(old, new).median()) < ALIKE:
-        return "their vectors are the same but for rounding"
+        return f"their vectors are the same but for {'what is said of them' if causes else 'rounding'}"
     evident = any(cause.cosine is not None and 1 - (cause.cosine.value or 0) < ALIKE for cause in causes)
     if evident or is_constant(old) or is_constant(new):
         return "the vectors themselves show what is the matter"
