@@ -73,6 +73,9 @@ def main() -> None:
         measure(name, NETWORKS[name], given.folder, given.images)
     if given.page:
         rows = [json.loads(path.read_text()) for path in sorted(given.folder.glob("*.row.json"))]
+        # In the order of the networks, floats first
+        names = list(NETWORKS)
+        rows.sort(key=lambda row: (names.index(row["network"]), row["build"].startswith("int8"), row["build"]))
         PAGE.write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
