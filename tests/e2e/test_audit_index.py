@@ -94,4 +94,6 @@ def test_a_folder_keeps_its_audit(planted: Path, capsys, tmp_path: Path) -> None
     before = (tmp_path / "o" / "index_audit.json").read_bytes()
     assert "add --overwrite" in refused(capsys, *line)
     assert (tmp_path / "o" / "index_audit.json").read_bytes() == before
+    # Before a file is read, so that nobody waits for it
+    assert "add --overwrite" in refused(capsys, "audit-index", "vectors:nowhere.npy", "--out", str(tmp_path / "o"))
     assert "expected a file of vectors" in refused(capsys, "audit-index", "zoo:digits-simclr", "--out", str(tmp_path))

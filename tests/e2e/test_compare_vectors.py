@@ -61,6 +61,21 @@ def test_items_are_matched_by_their_ids(two: Path, capsys, tmp_path: Path) -> No
     assert len(pq.read_table(tmp_path / "o" / "tables/images.parquet")) == 280
 
 
+def test_arrays_stand_beside_files_and_encoders(two: Path) -> None:
+    """Whichever side is which, and a file beside itself."""
+    file, array = f"vectors:{two}/old.npy", np.load(two / "same.npy")
+    for old, new in ((file, array), (array, file), (file, f"vectors:{two}/same.npy")):
+        record = holdfast.compare_index(old, new, quiet=True)
+        assert record["measures"]["cosine"]["scores"]["mean"]["value"] > 0.9
+    assert holdfast.compare_index(file, file, quiet=True)["measures"]["cosine"]["scores"]["lowest"]["value"] == 1
+    names = open_images("digits", images=60).ids
+    vectors = np.random.default_rng(1).normal(size=(60, 32)).astype(np.float32)
+    for sides in ((OLD, vectors), (vectors, OLD)):
+        with pytest.raises(holdfast.HoldfastError) as error:
+            holdfast.compare_index(*sides, "digits", images=60, quiet=True)
+        assert f"got none for 60 of 60, first {names[0]!r}" in str(error.value)
+
+
 def test_some_queries_say_what_all_of_them_do(two: Path, capsys, tmp_path: Path) -> None:
     line = (
         "compare-index",

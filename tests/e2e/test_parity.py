@@ -232,6 +232,17 @@ def test_another_rendering_is_found(folder: Path, change: dict, name: str) -> No
     assert cause["cosine"]["value"] > 0.99999
 
 
+def test_what_both_sides_do_is_no_mistake(folder: Path) -> None:
+    """They render alike, whoever says how, so nothing is tried that changes nothing."""
+    first, second = (Geometry((SIDE, SIDE), source=source) for source in ("one", "another"))
+    torch.manual_seed(5)
+    other = nn.Sequential(nn.Conv2d(3, 16, 5, stride=2), nn.ReLU(), nn.AdaptiveAvgPool2d(3), nn.Flatten())
+    unlike = Encoder(other, mean=MEAN, std=STD, geometry=second)
+    record = holdfast.compare_index(trained(geometry=first), unlike, folder, same=True, quiet=True)
+    assert not any("as for the other encoder" in name for name in record["diagnosis"]["tried"])
+    assert any("cropped" in name for name in record["diagnosis"]["tried"])
+
+
 def test_a_service_that_resizes_by_itself_is_found(folder: Path) -> None:
     """It takes larger pictures than the network, and shrinks them by the nearest pixel."""
 

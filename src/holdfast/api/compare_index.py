@@ -106,7 +106,7 @@ def compare_index(asked: CompareIndex) -> IndexRecord:
     vectors: dict[str, Vectors] = {}
     sides = [name_vectors(side, vectors) for side in (asked.old, asked.new)]
     # One spec beside itself is one encoder, and a question all the same
-    alone = isinstance(asked.old, str) and asked.old == asked.new
+    alone = isinstance(sides[0], str) and isinstance(sides[1], str) and sides[0] == sides[1]
     shown = [side for side in (sides[:1] if alone else sides) if not is_stored(side)]
     opened = open_encoders(shown, asked.mean, asked.std)
     networks = {name: network for name, network in opened.items() if isinstance(network, Encoder)}

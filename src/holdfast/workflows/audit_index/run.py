@@ -31,6 +31,7 @@ from holdfast.runtime.privacy import public
 from holdfast.sources.data.shared.in_words import plural
 from holdfast.sources.vectors import Vectors, open_vectors
 from holdfast.storage.entry import as_json, read_json
+from holdfast.storage.filesystem import Folder
 from holdfast.storage.index_audit import SCHEMA, Hub, IndexAudit, NearPair, VectorPlanEntry, VectorsEntry
 from holdfast.storage.index_upgrade import IndexMeasure
 from holdfast.storage.record_file import RECORD as AUDIT
@@ -73,6 +74,12 @@ def audit_index(
     # Raises now, not after everything was read
     for requirement in asked.require:
         parse(requirement)
+    # Before anything is read: a million vectors take minutes
+    kept = Folder(folder)
+    if kept.exists(AUDIT) or (kept.exists(FOUND) and not overwrite):
+        raise HoldfastError(
+            f"the folder {str(kept)!r} holds something already; choose another --out, or add --overwrite"
+        )
     listener.stage(f"reading {public(asked.vectors)}")
     # Every number once: what is not finite is told, and left out
     opened = vectors or open_vectors(asked.vectors)
@@ -90,11 +97,8 @@ def audit_index(
     chosen = order[:count].sort().values
     # In the order of the file, which is read from its beginning to its end
     looked = Looked(asked, opened, chosen, opened.values[chosen].double())
+    # Made only now: what is refused leaves no folder
     store = Store(folder)
-    if store.exists(AUDIT) or (store.exists(FOUND) and not overwrite):
-        raise HoldfastError(
-            f"the folder {str(store.files)!r} holds something already; choose another --out, or add --overwrite"
-        )
     with closing(store.claim(digest([as_json(asdict(asked)), opened.survey.fingerprint]), say=listener.stage)):
         # Lists, then near-duplicates in the whole index, then shape
         measures, hubs = looked.hubness(listener)

@@ -176,10 +176,12 @@ def _frames(seen: tuple[ImageSet, ImageSet]) -> Iterator[Mistake]:
     own, other = seen[0].geometry, seen[1].geometry
     assert own is not None  # whoever calls this has asked
     side = min(own.size)
-    if other is not None and other.size == own.size:
+    # One rendering on both sides, whoever says it, is no mistake
+    same = other is not None and replace(other, source=own.source) == own
+    if other is not None and other.size == own.size and not same:
         name = f"pictures are rendered as for the other encoder: {other.in_words}"
         yield Mistake("frame", name, geometry=lambda _: other)
-    elif other is not None:
+    elif other is not None and not same:
         # It may resize what it gets: that, brought to the size of this one
         for how, antialias in (("nearest", False), ("bilinear", False), ("bilinear", True)):
             without = "" if antialias or how == "nearest" else " without antialiasing"
