@@ -53,6 +53,10 @@ def test_what_is_planted_is_found_by_name(planted: Path, capsys, tmp_path: Path)
     assert "1 dimension of 24 with one value throughout" in said
     page = (tmp_path / "o" / "report.html").read_text(encoding="utf-8")
     assert "equal: 7, 100, 101" in page
+    # Beside a column of links, without which the page would stand in theirs; cells that become blocks on a phone
+    assert page.count("<nav ") == 1
+    assert '<td data-head="95 % interval">' in page
+    assert "✗ near_duplicates &lt; 0.1 %" in page
     code, out, _ = run(capsys, *line, "--overwrite")
     assert code == 0
     assert "3 vectors equal another one to the last bit" in " ".join(out.split())

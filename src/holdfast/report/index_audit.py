@@ -2,11 +2,9 @@
 
 from pathlib import Path
 
-from markupsafe import Markup
-
-from holdfast.report.documents.index_audit import document
+from holdfast.report.documents.gate import write_out
+from holdfast.report.documents.index_audit import name_found, sentences, tabulate
 from holdfast.report.page import page
-from holdfast.report.render import to_html
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.index_audit import IndexAudit
 from holdfast.storage.outputs import write_inside
@@ -19,6 +17,12 @@ NAMED = 10
 
 def publish(place: Path | str, record: IndexAudit) -> str:
     """Write `report.html` into a run folder, and return where it is; the file loads nothing."""
-    # every text of a document is escaped
-    shown = Markup(to_html(document(record, named=NAMED)))
-    return write_inside(Folder(place), REPORT, page("index_audit.html", record=record, shown=shown))
+    text = page(
+        "index_audit.html",
+        record=record,
+        sentences=sentences(record),
+        findings=list(map(write_out, record.findings)),
+        table=tabulate(record),
+        named=name_found(record, NAMED),
+    )
+    return write_inside(Folder(place), REPORT, text)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from holdfast.report.charts.figure import colour
 from holdfast.report.charts.lines import Curve, Horizontal, Lines
-from holdfast.report.documents.gate import MARKS, actually
+from holdfast.report.documents.gate import write_out
 from holdfast.report.documents.index_upgrade import canaries, diagnosis, outcome, tables
 from holdfast.report.index_sentences import sentences
 from holdfast.report.numbers import number
@@ -51,10 +51,7 @@ def render(record: IndexRecord, folder: RunFiles) -> str:
         diagnosis=diagnosis(record),
         tables=[(table.head, [list(map(str, row)) for row in table.rows]) for table in tables(record) if table.rows],
         # one encoder, so a line for each requirement
-        findings=[
-            f"{MARKS[one.met][0]} {one.requirement}, {one.encoder}: {actually(one)} ({one.compared})"
-            for one in record.findings
-        ],
+        findings=list(map(write_out, record.findings)),
         canaries=canaries(record),
         number=number,
         chart=_chart(record),

@@ -98,6 +98,11 @@ def actually(finding: Finding) -> str:
     return (" " if reason.startswith("is not") else ": ").join(filter(None, [text, reason]))
 
 
+def write_out(finding: Finding) -> str:
+    """Return a finding in a line, with what was compared."""
+    return f"{MARKS[finding.met][0]} {finding.requirement}, {finding.encoder}: {actually(finding)} ({finding.compared})"
+
+
 def outcome(data: Gate) -> Text:
     """Return what became of the requirements, and of the measures held against a baseline."""
     findings, regression = data.findings, data.regression
