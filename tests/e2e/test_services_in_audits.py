@@ -1,6 +1,7 @@
 """Audits of services behind HTTP: the same numbers, no answer paid for twice, no call too many."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from test_command_line import refused, run
 import holdfast
 from holdfast.auditing.plan_file import make_plan
 from holdfast.auditing.request import AuditRequest
-from holdfast.auditing.services import foresee
+from holdfast.auditing.services import OPENING, foresee
 from holdfast.core import HoldfastError
 from holdfast.runtime.errors import NothingAudited
 from holdfast.runtime.exit_status import ExitStatus
@@ -312,6 +313,46 @@ def test_a_record_holds_no_credential(service: Loopback, tmp_path: Path, monkeyp
             assert b"very-hidden-word" not in path.read_bytes()
     # the name of the variable stays, so that the plan can be read again
     assert "token_env=EMBED_KEY" in json.dumps(json.loads((tmp_path / "plan.json").read_text()))
+
+
+@pytest.mark.parametrize(("same", "edits"), [(False, False), (True, False), (False, True), (True, True)])
+def test_a_comparison_foresees_its_calls(same: bool, edits: bool, service: Loopback, tmp_path: Path) -> None:
+    spec, asked = f"http://{service.host}/?batch=5", {"same": same, "edits": edits, "out": tmp_path}
+    with pytest.raises(HoldfastError) as error:
+        holdfast.compare_index(embed, spec, IMAGES, calls=1, **asked)
+    foreseen = re.search(r"up to (\d+) images in about (\d+) calls, and --calls allows 1;", str(error.value))
+    assert foreseen
+    assert not service.asked
+    images, calls = map(int, foreseen.groups())
+    holdfast.compare_index(embed, spec, IMAGES, calls=calls, **asked)
+    assert len(service.asked) <= calls <= len(service.asked) + OPENING
+    assert service.sent <= images <= 1.5 * service.sent  # of images that are equal one is sent
+    # Neither what they may cost nor what was paid is another question
+    service.asked.clear()
+    holdfast.compare_index(embed, spec, IMAGES, calls=2, **asked)
+    assert not service.asked
+
+
+def test_a_comparison_goes_on_from_what_was_paid_for(
+    service: Loopback, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(connection, "LONGEST", 0.001)
+    service.answer = lambda asked: answer(asked) if len(service.asked) % 10 == 1 else Said(b"", 503)
+    spec = f"http://{service.host}/?retries=100&batch=4"
+    command = ["parity", spec, f"{spec}&label=twin", "--data", "digits", "--images", "24"]
+    command += ["--require", "overlap@10 > 50 %", "--calls"]
+    # 24 images, clean and disturbed, in calls of four are 60, of two labels 120; of ten one is answered
+    line = refused(capsys, *command, "150", "--quiet", status=ExitStatus.USAGE)
+    assert "all calls are made that --calls allows; with more of them the same command goes on" in line
+    assert len(service.asked) == 150
+    service.answer = answer
+    service.asked.clear()
+    status, _, err = run(capsys, *command, "151")
+    assert status == ExitStatus.DONE
+    assert err.count(f"{service.host} gets up to") == 2
+    # Both labels are of one service, which is asked for the clean ones again, to see that it is the same
+    assert len(service.asked) <= 60 - 15 + 2
 
 
 def test_a_comparison_of_an_index_keeps_answers(service: Loopback, tmp_path: Path) -> None:

@@ -43,6 +43,10 @@ Device = Annotated[Any, Option("cpu, cuda, cuda:1, mps.")]
 Seed = Annotated[int, Option("Seed for everything random.", least=0)]
 BatchSize = Annotated[Count | None, Option("Images per encoder pass.", default="by image size")]
 SkipCorrupt = Annotated[bool, Option("Leave out unreadable files.")]
+Calls = Annotated[
+    int | None,
+    Option("Calls to encoders that are services (http:), at most; what would need more is refused.", default="all"),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,10 +72,7 @@ class AuditOptions(metaclass=Checked):
         str | None,
         Option("When to stop: '24 images', 'breaking_radius ± 10%'.", default="when all is done"),
     ] = None
-    calls: Annotated[
-        int | None,
-        Option("Calls to encoders that are services (http:), at most; what would need more is refused.", default="all"),
-    ] = None
+    calls: Calls = None
     eps: Eps = None
     norm: Annotated[Any, Option("Norm of the ball: linf, l2 or patch.", default="linf", offers=NORMS)] = None
     measures: Annotated[

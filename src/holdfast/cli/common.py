@@ -155,6 +155,11 @@ def warn(strong: str, text: str = "") -> None:
     err.print(line, soft_wrap=True, highlight=False)
 
 
+def remark(line: str) -> None:
+    """Print what people should know beside the answer."""
+    err.print(brief(line), soft_wrap=True, highlight=False)
+
+
 def run_plan(
     plan: Any,
     folder: str,
@@ -179,7 +184,7 @@ def run_plan(
     with listening(quiet) as bars:
         audit = prepare(plan, folder, overwrite=overwrite, engine=engine, listener=bars)
         for line in () if quiet else map(str, foresee_audit(audit)):
-            err.print(brief(line), soft_wrap=True, highlight=False)
+            remark(line)
         records = run_rounds(audit, engine, command_line())
         for record in records:
             try:
@@ -212,7 +217,7 @@ def _show_round(record: Any, folder: str, drawn: float, quiet: bool) -> float:
         from holdfast.report.documents.audit import round_lines
 
         for line in round_lines(record):
-            err.print(brief(line), soft_wrap=True, highlight=False)
+            remark(line)
     return drawn
 
 

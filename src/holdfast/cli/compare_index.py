@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.common import JsonOption, QuietOption, brief, command_line, listening, show
+from holdfast.cli.common import JsonOption, QuietOption, brief, command_line, listening, remark, show
 from holdfast.cli.options import Given, asks
 from holdfast.storage.filesystem import local_folder
 from holdfast.workflows.compare_index.request import IndexRequest
@@ -39,7 +39,8 @@ def compare(given: Given, out_folder: Path, overwrite: bool, json_output: bool, 
 
     plan = IndexPlan(**given)
     with listening(quiet) as bars:
-        record = run(plan, out_folder, listener=bars, overwrite=overwrite, command=command_line())
+        say = (lambda text: None) if quiet else remark
+        record = run(plan, out_folder, listener=bars, overwrite=overwrite, command=command_line(), say=say)
         bars.stage("writing the report")
         report = publish(out_folder, record)
 

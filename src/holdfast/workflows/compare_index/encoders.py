@@ -1,5 +1,6 @@
 """Images as an encoder represents them: each sees the pictures its own way, in one pass; stored ones cost none."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from jaxtyping import Float
@@ -8,13 +9,14 @@ from torch import Tensor
 from holdfast.auditing.plan import CLEAN, batch_size_for
 from holdfast.auditing.prepare import label
 from holdfast.auditing.record import encoder_entry, passes_entry
+from holdfast.auditing.services import Foreseen, Sending
 from holdfast.auditing.session import Session
 from holdfast.core import Encoder, Observation, Passes, registry
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.listener import Listener
 from holdfast.runtime.privacy import public
 from holdfast.sources.data import ImageSet
-from holdfast.sources.encoders import open_encoder
+from holdfast.sources.encoders import destination_of, draws_of, open_encoder
 from holdfast.storage.index_upgrade import IndexEncoder, IndexPasses
 from holdfast.storage.run_folder import OtherEncoder, Store
 from holdfast.workflows.compare_index.disturbed import FIRST, disturbances
@@ -73,10 +75,8 @@ def represent(
         )
     if recorded not in (None, session.identity):
         raise OtherEncoder(name)
-    edits: dict[str, Observation] = registry.part("measures", "edited_retrieval").representations if plan.edits else {}
-    disturbed = disturbances(None if plan.edits else FIRST) if plan.same else {}
-    # Edits are among both where all images are edited
-    observations = list(dict.fromkeys((CLEAN, THUMBNAILS, *edits.values(), *disturbed.values())))
+    edits, disturbed = _edits(plan), _disturbances(plan)
+    observations = _observations(plan)
     needs = [o.passes * o.images(len(rendered), len(rendered)) for o in observations]
     predicted = sum(needs, Passes())
     listener.begin(name, predicted.work)
@@ -112,6 +112,36 @@ def represent(
         session.read(THUMBNAILS)["thumbnails"],
         Represented(reps.double(), edited, rendered.labels, seen),
     )
+
+
+def _edits(plan: IndexPlan) -> dict[str, Observation]:
+    """Return what is observed of edited copies, by title."""
+    return registry.part("measures", "edited_retrieval").representations if plan.edits else {}
+
+
+def _disturbances(plan: IndexPlan) -> dict[str, Observation]:
+    """Return what is observed of disturbed images, by title."""
+    return disturbances(None if plan.edits else FIRST) if plan.same else {}
+
+
+def _observations(plan: IndexPlan) -> list[Observation]:
+    """Return all that is observed of the images, each once: edits are among both where all images are edited."""
+    return list(dict.fromkeys((CLEAN, THUMBNAILS, *_edits(plan).values(), *_disturbances(plan).values())))
+
+
+def foresee(plan: IndexPlan, specs: Iterable[str], images: ImageSet) -> list[Sending]:
+    """Return what encoders are sent that are services; nothing where none is one."""
+    if not (services := [spec for spec in dict.fromkeys(specs) if destination_of(spec) is not None]):
+        return []
+    rendered = images.with_geometry(images.common_geometry)
+    size = plan.batch_size or batch_size_for(rendered.shape, plan.device)
+    foreseen = Foreseen(len(images), rendered.shape, size)
+    for spec in services:
+        draws = draws_of(spec)
+        for observation in _observations(plan):
+            each = observation.passes_at("float32", draws).forward
+            foreseen.observe(spec, observation, each, observation.images(len(images), len(images)))
+    return foreseen.sendings
 
 
 def reopen(plan: IndexPlan, spec: str, encoder: Encoder | None) -> Encoder:

@@ -1,10 +1,11 @@
 """What a comparison of two encoders of one index is made of."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from holdfast.config.part_syntax import part_table
 from holdfast.core import Divergence, HoldfastError, registry
 from holdfast.sources.vectors import is_stored
+from holdfast.storage.index_upgrade import IndexPlanEntry
 from holdfast.workflows.compare_index.request import IndexRequest
 
 RATE = 1e-3
@@ -24,6 +25,8 @@ class IndexPlan(IndexRequest):
             )
         if self.images is not None and self.images < 3:
             raise HoldfastError(f"images: expected at least 3, for lists of neighbours, got {self.images}")
+        if self.calls is not None and self.calls < 1:
+            raise HoldfastError(f"calls: expected at least 1, got {self.calls}")
         if not self.k or len(set(self.k)) < len(self.k):
             raise HoldfastError(f"k: expected one number of neighbours or more, each once, got {list(self.k)}")
         if self.rate is not None and self.threshold is not None:
@@ -58,6 +61,12 @@ class IndexPlan(IndexRequest):
             raise HoldfastError("queries: expected two sides of stored vectors, got an encoder; say --images")
         if self.queries is not None and self.queries < 3:
             raise HoldfastError(f"queries: expected at least 3, for an interval, got {self.queries}")
+
+    @property
+    def entry(self) -> IndexPlanEntry:
+        """What decides the answer, as records have it: all but how many calls services may get."""
+        kept = IndexPlanEntry.__struct_fields__
+        return IndexPlanEntry(**{name: value for name, value in asdict(self).items() if name in kept})
 
     @property
     def noun(self) -> str:

@@ -3,7 +3,7 @@
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar
 
-from holdfast.auditing.request import BatchSize, Device, Seed, SkipCorrupt
+from holdfast.auditing.request import BatchSize, Calls, Device, Seed, SkipCorrupt
 from holdfast.runtime.checked import Checked, Count
 from holdfast.runtime.option import Option
 
@@ -50,6 +50,7 @@ class IndexOptions(metaclass=Checked):
     device: Device = None
     seed: Seed = 0
     batch_size: BatchSize = None
+    calls: Calls = None
     skip_corrupt: SkipCorrupt = False
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from holdfast.auditing.prepare import check_device
 from holdfast.auditing.record import environment, software
+from holdfast.auditing.services import Sending, refuse_sendings
 from holdfast.config.requirements import parse
 from holdfast.core import Encoder, HoldfastError, ImageSource
 from holdfast.numerics.geometry.matching import look_alikes
@@ -34,7 +35,6 @@ from holdfast.storage.index_upgrade import (
     Diagnosis,
     IndexEncoder,
     IndexImages,
-    IndexPlanEntry,
     IndexRecord,
 )
 from holdfast.storage.record_file import RECORD as AUDIT
@@ -42,7 +42,7 @@ from holdfast.storage.run_folder import Store, digest
 from holdfast.workflows.compare_index.canaries import read_canaries
 from holdfast.workflows.compare_index.changed import draw_into, most_changed
 from holdfast.workflows.compare_index.diagnosis import diagnose, diagnose_vectors
-from holdfast.workflows.compare_index.encoders import represent
+from holdfast.workflows.compare_index.encoders import foresee, represent
 from holdfast.workflows.compare_index.plan import IndexPlan
 from holdfast.workflows.compare_index.stored import draw, entry_of, find_copies, match, side_of
 from holdfast.workflows.compare_index.upgrade import PAIRED, Drawn, Upgrade, findings, refuse_too_few, upgrade
@@ -60,12 +60,14 @@ def compare_index(
     listener: Listener | None = None,
     overwrite: bool = False,
     command: str = "",
+    say: Callable[[str], object] = lambda text: None,
 ) -> IndexRecord:
     """Compare an old encoder with a new one on the same images, and return the record.
 
     It is written to `folder/index.json`, with a table of a row for each image, and pictures. Representations are kept
     there: interrupted, or with other questions that `overwrite` the first, the same encoders and images make no pass
-    again. Either side may be stored vectors, of the images by their ids; both may, without images.
+    again. Either side may be stored vectors, of the images by their ids; both may, without images. `say` is told which
+    services get how many images, before they get any.
     """
     opened, listener = encoders or {}, listener or Silent()
     for requirement in plan.requirements:
@@ -89,7 +91,10 @@ def compare_index(
     )
     canaries = [] if plan.canaries is None else read_canaries(Path(plan.canaries), images.ids, images.available)
     refuse_too_few(plan, len(images), canaries)  # before any encoder is opened
-    with asked.claim(images.fingerprint) as recorded:
+    sent = foresee(plan, [spec for spec in (plan.old, plan.new) if spec not in {*held, *opened}], images)
+    with asked.claim(images.fingerprint, sent) as recorded:
+        for sending in sent:
+            say(str(sending))
         store = asked.store
         # Both encoders, one after the other: two may not fit into memory
         found = [
@@ -180,15 +185,26 @@ class Asked:
         return Store(self.folder)
 
     @contextmanager
-    def claim(self, fingerprint: str) -> Iterator[tuple[str, str] | None]:
-        """Take the folder, and give what the encoders were of which it holds the comparison; see `_claim`."""
+    def claim(self, fingerprint: str, sent: Sequence[Sending] = ()) -> Iterator[tuple[str, str] | None]:
+        """Take the folder, and give what the encoders were of which it holds the comparison; see `_claim`.
+
+        Raises:
+            HoldfastError: it holds something else, or more is to be sent to services than is allowed.
+        """
         if self.store.exists(AUDIT):
             raise HoldfastError(f"the folder {str(self.store.files)!r} holds an audit; choose another --out")
         # What another comparison in the same folder would answer otherwise
-        asked = public(as_json([asdict(self.plan), fingerprint]))
+        asked = public(as_json([self.plan.entry, fingerprint]))
         # Until this ends nobody else writes there
-        with closing(self.store.claim(digest(asked), say=self.listener.stage)), counting(Answers(self.store.files)):
-            yield None if self.overwrite else _claim(self.store, asked)
+        with closing(self.store.claim(digest(asked), say=self.listener.stage)):
+            known = None if self.overwrite else _claim(self.store, asked)
+            # Calls of earlier commands in the folder count on both sides
+            calls, end = self.plan.calls, None
+            if calls is not None:
+                end = Answers(self.store.files).calls + calls
+                refuse_sendings(sent, calls, end, "compare")
+            with counting(Answers(self.store.files, end)):
+                yield known
 
     def record(
         self,
@@ -215,7 +231,7 @@ class Asked:
             schema=SCHEMA,
             holdfast=software(),
             command=self.command,
-            plan=IndexPlanEntry(**asdict(plan)),
+            plan=plan.entry,
             data=data,
             encoders=encoders,
             distance=distance,
