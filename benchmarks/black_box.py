@@ -65,8 +65,8 @@ SUBJECTS = (
     Subject("CIFAR-10, CNN-A against attacks", "onnx:{}/real/cifar10_cnn_a_adv.onnx", "{}/cifar10_lossless300.npz", 8),
     Subject("photos, MobileNetV1 0.25", "onnx:{}/real/imagenet_mobilenet_v1_025.onnx", "{}/photos", 2, False),
     Subject("photos, MobileFaceNet", "onnx:{}/real/face_mobilefacenet.onnx?mean=.5&std=.5", "{}/photos", 2, False),
-    Subject("photos, MobileNetV2", "onnx:{}/real/imagenet_mobilenet_v2_100.onnx", "{}/photos", 2, False),
-    Subject("photos, EfficientNet-Lite0", "onnx:{}/real/imagenet_efficientnet_lite0.onnx", "{}/photos", 2, False),
+    Subject("photos, MobileNetV2", "onnx:{}/real/imagenet_mobilenet_v2_100.onnx", "{}/photos", 2),
+    Subject("photos, EfficientNet-Lite0", "onnx:{}/real/imagenet_efficientnet_lite0.onnx", "{}/photos", 2),
 )  # fmt: skip
 
 
