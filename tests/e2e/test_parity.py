@@ -243,6 +243,24 @@ def test_what_both_sides_do_is_no_mistake(folder: Path) -> None:
     assert any("cropped" in name for name in record["diagnosis"]["tried"])
 
 
+def test_no_other_filter_is_tried_on_pictures_that_are_not_scaled(folder: Path, tmp_path: Path) -> None:
+    own, spent = Geometry((SIDE, SIDE)), []
+    for number in range(30):
+        with PIL.Image.open(folder / f"{number:02}.png") as picture:
+            picture.resize((SIDE, SIDE)).save(tmp_path / f"{number:02}.png")
+    torch.manual_seed(5)
+    other = nn.Sequential(nn.Conv2d(3, 16, 5, stride=2), nn.ReLU(), nn.AdaptiveAvgPool2d(3), nn.Flatten())
+    unlike = Encoder(other, mean=MEAN, std=STD, geometry=own)
+    for images in (folder, tmp_path):
+        record = holdfast.compare_index(trained(geometry=own), unlike, images, same=True, quiet=True)
+        tried, passes = record["diagnosis"]["tried"], record["diagnosis"]["passes"]
+        assert any("another filter" in name for name in tried) == (images == folder)
+        assert any("cropped to a square and nothing else" in name for name in tried) == (images == folder)
+        spent.append(sum(passes.values()))
+    # One encoder's filters alone are five and more, of eight images each
+    assert spent[1] <= spent[0] - 5 * 8
+
+
 def test_a_service_that_resizes_by_itself_is_found(folder: Path) -> None:
     """It takes larger pictures than the network, and shrinks them by the nearest pixel."""
 

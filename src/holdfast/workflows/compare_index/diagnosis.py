@@ -7,12 +7,13 @@
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Encoder, HoldfastError
+from holdfast.core import Encoder, HoldfastError, Images
 from holdfast.numerics.geometry.directions import cosine
 from holdfast.numerics.shapes import Reps
 from holdfast.numerics.statistics.statistic import Share
@@ -49,12 +50,16 @@ class _Trial:
     target: Reps
     batch: int
     made: int = 0
+    tried: list[str] = field(default_factory=list)
 
-    def distances(self, mistakes: Sequence[Mistake], places: range) -> Distances:
-        """Return 1 - cosine of each image's vector with the mistakes and the other encoder's."""
+    def render(self, mistakes: Sequence[Mistake], places: range) -> Images:
+        """Return images as the encoder gets them with the mistakes, rendered anew: one may be of resizing."""
         with foreign(f"encoder {self.side.entry.name!r}", "run", wrap=True):
-            # Rendered anew: a mistake may be one of resizing
-            x = render(self.encoder, self.side.images, places, mistakes)
+            return render(self.encoder, self.side.images, places, mistakes)
+
+    def distances(self, x: Images, places: range) -> Distances:
+        """Return 1 - cosine of the vector of each rendered image and the other encoder's."""
+        with foreign(f"encoder {self.side.entry.name!r}", "run", wrap=True):
             self.made += len(x)
             reps = represent(self.encoder, x, self.batch)
         if reps.shape != self.target[places].shape or not reps.isfinite().all():
@@ -92,8 +97,8 @@ def diagnose(
             trial = _Trial(encoder, sides[place], target, plan.batch_size or LOOKED_AT)
             images = sides[place].images, sides[1 - place].images
             mistakes = usual_mistakes(encoder, encoders[1 - place], images)
-            names += [mistake.name for mistake in mistakes if mistake.name not in names]
             cause = _search(trial, mistakes, side, listener)
+            names += [name for name in trial.tried if name not in names]
             tried[place] = trial.made
             if cause is not None:
                 causes.append(cause)
@@ -137,6 +142,7 @@ def _search(trial: _Trial, mistakes: Sequence[Mistake], side: SideName, listener
     left = float(before[looked].median())
     while left > ALIKE:
         best, less = None, STEP * left
+        base = trial.render(found, looked)
         for mistake in mistakes:
             if mistake in found:
                 continue
@@ -144,7 +150,12 @@ def _search(trial: _Trial, mistakes: Sequence[Mistake], side: SideName, listener
             # In place of what was found of its family: the first may have been the nearest thing to two together
             together = [*(made for made in found if made.family != mistake.family), mistake]
             try:
-                now = float(trial.distances(together, looked).median())
+                x = trial.render(together, looked)
+                # Another filter does nothing to pictures of the input's size, nor another crop to square ones
+                if torch.equal(x, base):
+                    continue
+                trial.tried += [mistake.name] if mistake.name not in trial.tried else []
+                now = float(trial.distances(x, looked).median())
             except HoldfastError:  # images of another size, numbers beyond what it takes: then it is not this
                 continue
             if now < less:
@@ -158,7 +169,7 @@ def _search(trial: _Trial, mistakes: Sequence[Mistake], side: SideName, listener
         return None
     # On images that did not serve to find it
     others = range(len(looked), min(len(looked) + COUNTED, count))
-    after = trial.distances(found, others)
+    after = trial.distances(trial.render(found, others), others)
     halved = Share((after < before[others] / 2).double()).score()
     # More than half of all images, not of these alone
     if halved.low is None or halved.low <= 0.5:
