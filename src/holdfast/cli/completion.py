@@ -52,7 +52,7 @@ def offer_topics(incomplete: str) -> list[str]:
     from holdfast.core.registry import KINDS
 
     before, typed, _ = _in_bash(incomplete)
-    known = {*profile_names(), *(name for kind in KINDS for name in _parts(kind))}
+    known = {*profile_names(), "vectors", *(name for kind in KINDS for name in _parts(kind))}
     return [*_beginning(sorted(known), before, typed), *(encoders(incomplete) if typed or before else [])]
 
 

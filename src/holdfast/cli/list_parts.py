@@ -9,7 +9,7 @@ from holdfast.runtime.errors import unknown
 
 
 def list_parts(
-    kind: Annotated[str | None, typer.Argument(help="encoders, data, profiles, or a kind of part.")] = None,
+    kind: Annotated[str | None, typer.Argument(help="encoders, data, vectors, profiles, or a kind of part.")] = None,
     json_output: JsonOption = False,
 ) -> None:
     """List encoders, data, threats, attacks, certifiers, measures, checks, profiles and more."""

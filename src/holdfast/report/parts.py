@@ -10,7 +10,10 @@ from holdfast.core import registry
 from holdfast.core.source_spec import parse
 from holdfast.runtime.outline import constant, headline
 
-LISTED = (*registry.KINDS, "profiles")
+VECTORS = "vectors"
+"""What stands before the ":" of stored vectors, which compare-index, parity and audit-index take."""
+
+LISTED = (*registry.KINDS, VECTORS, "profiles")
 """Kinds of what can be named."""
 
 
@@ -22,6 +25,7 @@ TAKEN = {
     "data": (
         "?size=H|HxW channels=1|3 skip_corrupt=true skip_duplicates=true balance=long_tail|uniform ratio= balance_seed="
     ),
+    VECTORS: "?label= ids=FILE truncate=NUMBERS normalise=true quantise=int8|binary",
 }
 """Options that every source of a kind takes."""
 
@@ -44,6 +48,8 @@ def _entries(kind: str) -> dict[str, str]:
         }
     if kind == "data":
         return {**_sources("data"), "all take": TAKEN[kind]}
+    if kind == VECTORS:
+        return {**constant(f"holdfast.sources.{VECTORS}.open", "ABOUT"), "all take": TAKEN[kind]}
     if kind == "profiles":
         return descriptions()
     return {name: read_headline(kind, name) for name in registry.names(kind)}
@@ -68,6 +74,8 @@ def read_headline(kind: str, name: str) -> str:
 def names_encoder(text: str) -> bool:
     """Whether a text is an encoder spec: it names a source, or a file that one opens."""
     source, name, _ = parse(text)
+    if source == VECTORS:
+        return False
     suffix = Path(name).suffix.lower()
     sources: list[Any] = [registry.find_outline("encoders", source) for source in registry.names("encoders")]
     return source is not None or (bool(suffix) and suffix in {source.suffix for source in sources})

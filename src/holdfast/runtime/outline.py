@@ -46,6 +46,12 @@ def method_doc(module: str, method: str) -> str:
     return next((ast.get_docstring(inner) or "" for inner in methods if inner.name == method), "")
 
 
+def function_doc(module: str, function: str) -> str:
+    """Return the docstring of a function of a module."""
+    node = _names(module).nodes[function]
+    return ast.get_docstring(node) or "" if isinstance(node, ast.FunctionDef) else ""
+
+
 def constant(module: str, name: str) -> Any:
     """Return what a module binds to a name at its top."""
     return _names(module)[name]

@@ -12,11 +12,11 @@ from holdfast.core import registry
 from holdfast.report.bibliography import spell_out
 from holdfast.report.document import Block, Document, Heading, Verbatim
 from holdfast.report.documents import profile
-from holdfast.report.parts import TAKEN, read_headline
+from holdfast.report.parts import TAKEN, VECTORS, catalogue, read_headline
 from holdfast.report.table import Table
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.runtime.guess import format_suggestions
-from holdfast.runtime.outline import method_doc
+from holdfast.runtime.outline import function_doc, method_doc
 
 FACTS = {"Question": "question", "How to read it": "how_to_read", "Source": "reference", "Better": "better"}
 """What a part may say of itself: titles, and the constants of its class."""
@@ -24,12 +24,26 @@ FACTS = {"Question": "question", "How to read it": "how_to_read", "Source": "ref
 
 def document(name: str) -> Document:
     """Return what there is to say of all that has a name: a measure may be called like its profile."""
+    if name.partition(":")[0] == VECTORS:
+        return [*_explain_vectors()]
     parts = [(kind, registry.find_outline(kind, name)) for kind in registry.KINDS if name in registry.names(kind)]
     own = name in profile_names() or name.endswith(".toml")
     if not parts and not own:
         raise _unknown(name)
     shown = [*profile.document(name), *([Text("")] if parts else [])] if own else []
     return [*shown, *(block for kind, part in parts for block in _explain(kind, name, part))]
+
+
+def _explain_vectors() -> Iterator[Block]:
+    """Yield what stored vectors are opened of."""
+    lines = catalogue([VECTORS])[VECTORS]
+    yield Heading(
+        Text.assemble((f"{VECTORS}:", "bold"), " vectors that are stored, in the place of an encoder\n"), level=1
+    )
+    about = function_doc(f"holdfast.sources.{VECTORS}.open", "open_vectors")
+    for paragraph in about.partition("\n\nRaises:")[0].split("\n\n"):
+        yield from _read_paragraph(paragraph)
+    yield Table(("", ""), [[Text(name, "bold"), line] for name, line in lines.items()], words=(0, 1))
 
 
 def _unknown(name: str) -> HoldfastError:
@@ -40,7 +54,7 @@ def _unknown(name: str) -> HoldfastError:
     if encoders:
         return HoldfastError(f"unknown part {name!r}{format_suggestions(encoders)} which are encoders")
     parts = (part for kind in registry.KINDS for part in registry.names(kind))
-    return unknown("part", name, {*profile_names(), *parts})
+    return unknown("part", name, {*profile_names(), *parts, VECTORS})
 
 
 def _explain(kind: str, name: str, part: Any) -> Iterator[Block]:

@@ -30,6 +30,16 @@ TABLES: Mapping[str, Callable[[Path, str | None, str | None], Read]] = {
 }
 """What opens files by the ends of their names."""
 
+ABOUT = {
+    "vectors:FILE.npy": "an array [N, D] of NumPy; a side of compare-index and parity, or all of audit-index",
+    "vectors:FILE.fvecs": "rows behind their lengths, as benchmarks of search have them; .bvecs too",
+    "vectors:FILE.parquet": "a column of lists of numbers, or columns of numbers: ?vector=COLUMN id=COLUMN",
+    "vectors:FILE.csv": "vectors such as [0.1,0.2], as pgvector exports them: ?vector=COLUMN id=COLUMN",
+    "vectors:FILE.jsonl": "points of Qdrant, rows of Milvus or LanceDB: ?vector=COLUMN id=COLUMN",
+    "vectors:FILE.faiss": "an index of FAISS, .index too: ?nprobe= ef= [extra faiss]",
+}
+"""What can be opened, a line each."""
+
 
 def is_stored(spec: object) -> TypeGuard[str]:
     """Return whether a spec is of stored vectors.
