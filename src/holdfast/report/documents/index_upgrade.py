@@ -5,9 +5,9 @@ from rich.text import Text
 from holdfast.report.document import Block, Document, Items, ToCopy
 from holdfast.report.documents.gate import MARKS, requirements
 from holdfast.report.index_sentences import OUTCOMES, diagnosis_sentences, names, sentences
-from holdfast.report.numbers import number, plural, score
+from holdfast.report.numbers import format_score_inline, number, plural
 from holdfast.report.table import Table
-from holdfast.storage.index_upgrade import DISTURBED, IndexMeasure, IndexRecord, JudgedCanary
+from holdfast.storage.index_upgrade import DISAGREEMENT, DISTURBED, IndexMeasure, IndexRecord, JudgedCanary
 
 LISTED = 10
 """Canaries that are listed outside the page."""
@@ -38,7 +38,7 @@ def diagnosis(record: IndexRecord) -> list[str]:
 
 def tables(record: IndexRecord) -> list[Table]:
     """Return all tables: what both have in common, disturbed images, what each does."""
-    return [tabulate_overlap(record), tabulate_disturbed(record), sides_table(record)]
+    return [tabulate_overlap(record), tabulate_disturbed(record), tabulate_disagreement(record), sides_table(record)]
 
 
 def tabulate_disturbed(record: IndexRecord) -> Table:
@@ -46,6 +46,13 @@ def tabulate_disturbed(record: IndexRecord) -> Table:
     entry = record.measures.get(DISTURBED)
     rows = [] if entry is None else [[title, _cell(entry, title)] for title in entry.scores]
     return Table(["cosine of both vectors, disturbed images", "median, 95 % interval"], rows)
+
+
+def tabulate_disagreement(record: IndexRecord) -> Table:
+    """Return how small changes are on which both disagree."""
+    entry = record.measures.get(DISAGREEMENT)
+    rows = [] if entry is None else [[title, _cell(entry, title)] for title in entry.scores]
+    return Table(["smallest change found on which both disagree", "95 % interval"], rows)
 
 
 def tabulate_overlap(record: IndexRecord) -> Table:
@@ -72,7 +79,8 @@ def sides_table(record: IndexRecord) -> Table:
 
 def _cell(entry: IndexMeasure, column: str) -> str:
     found = entry.scores.get(column)
-    return score(found, entry.unit) if found else ""
+    # Sizes of changes are grey levels
+    return format_score_inline(found, entry.unit, entry.unit == "pixels") if found else ""
 
 
 def canaries(record: IndexRecord) -> list[JudgedCanary]:

@@ -32,6 +32,8 @@ class IndexPlan(IndexRequest):
             )
         if self.rate is not None and not 0 < self.rate < 1:
             raise HoldfastError(f"rate: expected a share of pairs in (0, 1), got {self.rate:g}")
+        if self.attacked < 0:
+            raise HoldfastError(f"attacked: expected how many images, 0 for none, got {self.attacked}")
         if self.threshold is not None and not self.threshold > 0 and not self.compared_by.signed:
             raise HoldfastError(f"threshold: expected a distance above 0, got {self.threshold:g}")
 
@@ -48,6 +50,10 @@ class IndexPlan(IndexRequest):
         if any(stored) and self.edits:
             raise HoldfastError(
                 "edits: expected two encoders, which see edited copies, got stored vectors; leave it out"
+            )
+        if any(stored) and self.attacked:
+            raise HoldfastError(
+                "attacked: expected two encoders, which are shown changed images, got stored vectors; leave it out"
             )
         if all(stored) and self.images is not None:
             raise HoldfastError(
