@@ -22,8 +22,8 @@ Outcome = Literal["broken", "wrong before and after", "mended", "holds"]
 DISTURBED = "cosine_disturbed"
 """The measure of disturbed images."""
 
-DISAGREEMENT, ANSWERS, PARTED = "disagreement_radius", "answer_radius", "cosine_attacked"
-"""The measures of attacked images: where both disagree, where each leaves its own answer, how far vectors part."""
+DISAGREEMENT, BREAKING, PARTED = "disagreement_radius", "breaking_radius", "cosine_attacked"
+"""The measures of attacked images: where both disagree, where each breaks, how far vectors part."""
 
 ALREADY, NOISE, LEVELS, HELD = "as they are", "noise of that size", "whole grey levels", "holds at 1/255"
 """Scores of the first, beside its median: shares of images."""

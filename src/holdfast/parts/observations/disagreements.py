@@ -1,4 +1,4 @@
-"""Small changes after which two encoders do not agree which other image is nearest, or by which vectors are parted."""
+"""Small changes after which two encoders take an image for different ones, or by which their vectors are parted."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -54,15 +54,15 @@ LEVEL = 1 / 255
 class Disagreements(OfFirst):
     """How small a change makes the encoders of a `Pair` disagree, as `radius` [M] in pixels; inf where none was found.
 
-    An encoder answers with the other image of the population whose clean representation, by itself, is nearest. Both
-    disagree where the answers are not the same, each clearly: by more than rounding. The radius is 0 where they do as
-    they are.
+    An encoder answers with the image of the population whose clean representation, by itself, is nearest, which for x
+    is x. Both disagree where the answers are not the same, each clearly: by more than rounding. The radius is 0 where
+    they do as they are, which an inner product can bring about.
 
     Where both give the same answer to x they can only disagree once one of them has left it. So the smallest change is
-    sought after which one leaves its own answer, of each side by itself: `first` and `second` [M]. There the other one
-    is asked, too, and where it has left it as well, the way back is halved to where only one has. Whatever is found has
-    been seen to make both answer so. A side without a gradient is led by that of the other one, and judged by itself;
-    where none has one, both are asked.
+    sought after which one leaves its own answer, of each side by itself: `first` and `second` [M], their breaking
+    radii. There the other one is asked, too, and where it has left it as well, the way back is halved to where only one
+    has. Whatever is found has been seen to make both answer so. A side without a gradient is led by that of the other
+    one, and judged by itself; where none has one, both are asked.
 
     Also `halfway` [M], the smaller of what both searches knew after half of their passes; `noise` [M], the share of
     draws of noise, uniform in the ball of that radius, after which they disagree, NaN where there is none or it is 0;
@@ -152,7 +152,7 @@ class Disagreements(OfFirst):
             sides = [
                 _Answers(encoder, bank, own, self.divergence) for encoder, bank in zip(pair.sides, banks, strict=True)
             ]
-            before = _disagreement(sides, [bank[own] for bank in banks]) > CLEARLY
+            before = _disagree(sides, [bank[own] for bank in banks])
             # Each side by itself, then both together on the way to what was found
             found = [self._leave(shard, side, other) for side, other in (sides, sides[::-1])]
             best = _Best(sides, x, self.ball)
@@ -213,7 +213,7 @@ class Disagreements(OfFirst):
 
 
 class _Answers:
-    """What one side answers to images, and how clearly: the other image of the population that is nearest.
+    """What one side answers to images, and how clearly: the image of the population that is nearest.
 
     Args:
         encoder: the side.
@@ -229,48 +229,58 @@ class _Answers:
         own: Int[Tensor, "batch"],
         divergence: Divergence,
     ):
-        if len(bank) < 3:
-            raise HoldfastError(f"disagreements: expected at least 3 images, two to choose from, got {len(bank)}")
         self.encoder, self._bank, self._divergence = encoder, bank, divergence
         self._linear = divergence.scores(bank) if isinstance(divergence, LinearDivergence) else None
-        self._itself = torch.arange(len(bank), device=bank.device) == own[:, None]
+        # What rounding alone may put representations apart, and with them the difference of two scores
+        self._made = rounding(bank, divergence.of_directions and self._linear is None)[own]
         clean = self._score(bank[own])
         self.first = clean.argmax(1)
-        # The unit of each image: how far scores of others are apart, and far more than rounding
-        others = clean.masked_fill(self._itself, torch.nan)
-        lengths = 1.0 if self._linear is None else 2 * self._linear.weights.square().sum(1).mean().sqrt()
-        made = rounding(bank, divergence.of_directions and self._linear is None)[own]
-        self.unit = (others - others.nanmean(1, keepdim=True)).square().nanmean(1).sqrt()
-        self.unit = self.unit.maximum(made * lengths / CLEARLY).clamp_min(1e-300)
-        # The answer itself, its twins, and the image: none of them is another answer
+        self._floor = self._rounding(self.first[:, None], torch.arange(len(bank), device=bank.device))
+        # The answer itself, and its twins: none of them is another one
         self._lead = clean - clean.gather(1, self.first[:, None])
-        self._level = (self._lead > -CLEARLY * self.unit[:, None]) | self._itself
+        self._level = self._lead >= -self._floor
+        # The unit of each image: how far the nearest other one is behind
+        behind = -self._lead.masked_fill(self._level, -torch.inf).amax(1)
+        self.unit = behind.masked_fill(behind.isinf(), 1.0)
+
+    def _rounding(
+        self, these: Int[Tensor, "batch one"], those: Int[Tensor, "*others"]
+    ) -> Float[Tensor, "batch others"]:
+        """Return what rounding makes of the difference of the scores of two images, at each image."""
+        if self._linear is None:
+            return (0.0 if self._divergence.exact else 2.0) * self._made[:, None].expand(len(these), those.shape[-1])
+        one, other = self._linear.weights[these], self._linear.weights[those]
+        apart = torch.cdist(one, other if other.ndim == 3 else other[None].expand(len(one), -1, -1))
+        return self._made[:, None] * apart.squeeze(1)
 
     def _score(self, reps: Float[Tensor, "batch dim"]) -> Float[Tensor, "batch population"]:
-        """Return how near each other image is, the largest for the nearest one; -inf of the image itself."""
+        """Return how near each image is, the largest for the nearest one."""
         reps = reps.detach().double()
         if self._linear is not None:
-            scores = self._linear(reps)
-        else:
-            scores = -pairwise.pairwise(reps.cpu(), self._bank.cpu(), self._divergence).to(reps.device)
-        return scores.masked_fill(self._itself, -torch.inf)
+            return self._linear(reps)
+        return -pairwise.pairwise(reps.cpu(), self._bank.cpu(), self._divergence).to(reps.device)
 
-    def answer(self, reps: Reps) -> tuple[Int[Tensor, "batch"], Float[Tensor, "batch population"]]:
-        """Return the nearest other image, and all scores in units of each image."""
+    def answer(self, reps: Reps) -> Int[Tensor, "batch"]:
+        """Return the nearest image."""
+        return self._score(reps).argmax(1)
+
+    def prefers(self, reps: Reps, this: Int[Tensor, "batch"], other: Int[Tensor, "batch"]) -> Float[Tensor, "batch"]:
+        """Return by how much one image is nearer than another one, beyond rounding."""
         scores = self._score(reps)
-        return scores.argmax(1), scores / self.unit[:, None]
+        ahead = (scores.gather(1, this[:, None]) - scores.gather(1, other[:, None])).squeeze(1)
+        return (ahead - self._rounding(this[:, None], other[:, None]).squeeze(1)) / self.unit
 
     def ahead(
         self, reps: Reps, rival: Int[Tensor, "batch"] | None = None
     ) -> tuple[Float[Tensor, "batch"], Int[Tensor, "batch"]]:
-        """Return by how much another image is ahead of the answer to the clean image, and which it is.
+        """Return by how much another image is nearer than the answer to the clean image, and which it is.
 
         Args:
             reps: representations of the images, changed.
             rival: the other image of each; None: the one that is farthest ahead.
         """
         scores = self._score(reps)
-        lead = (scores - scores.gather(1, self.first[:, None])) / self.unit[:, None]
+        lead = (scores - scores.gather(1, self.first[:, None]) - self._floor) / self.unit[:, None]
         lead = lead.masked_fill(self._level, -torch.inf)
         rival = lead.argmax(1) if rival is None else rival
         # Of a rival that is level with the answer nothing is to be gained; values stay finite for searches
@@ -279,7 +289,7 @@ class _Answers:
     def rivals(self, count: int) -> Int[Tensor, "batch rivals"]:
         """Return the images that are nearest after the answer."""
         lead = self._lead.masked_fill(self._level, -torch.inf)
-        return lead.argsort(dim=1, descending=True, stable=True)[:, : min(count, lead.shape[1] - 2)]
+        return lead.argsort(dim=1, descending=True, stable=True)[:, : min(count, lead.shape[1] - 1)]
 
     def towards(self, reps: Reps, rival: Int[Tensor, "batch"]) -> PerImage:
         """Return what rises as the answer gives way to a rival, with a gradient: its values are not read."""
@@ -309,14 +319,14 @@ class _Answers:
         return goal
 
 
-def _disagreement(sides: list[_Answers], reps: list[Reps]) -> Float[Tensor, "batch"]:
-    """Return by how much each side at least prefers its own answer to the other's; 0 where they are one."""
-    (first, one), (second, two) = (side.answer(each) for side, each in zip(sides, reps, strict=True))
-
-    def prefers(scores: Float[Tensor, "batch population"], its: Tensor, other: Tensor) -> Float[Tensor, "batch"]:
-        return (scores.gather(1, its[:, None]) - scores.gather(1, other[:, None])).squeeze(1)
-
-    return torch.minimum(prefers(one, first, second), prefers(two, second, first))
+def _disagree(sides: list[_Answers], reps: list[Reps]) -> Bool[Tensor, "batch"]:
+    """Return where each side clearly prefers its own answer to the other's."""
+    answers = [side.answer(each) for side, each in zip(sides, reps, strict=True)]
+    preferred = [
+        side.prefers(each, own, other) > CLEARLY
+        for side, each, own, other in zip(sides, reps, answers, answers[::-1], strict=True)
+    ]
+    return preferred[0] & preferred[1]
 
 
 class _Best:
@@ -343,7 +353,7 @@ class _Best:
         """Ask both about some images; return on which they disagree, and on which one has left its answer."""
         reps = [side.encoder(at) for side in self._sides]
         size = self._ball.size(at - self.x).double()
-        found = _disagreement(self._sides, reps) > CLEARLY
+        found = _disagree(self._sides, reps)
         nearer = found & (size < self.radius)
         self.radius, self.image = torch.where(nearer, size, self.radius), pick(nearer, at, self.image)
         ahead = [side.ahead(each)[0] > CLEARLY for side, each in zip(self._sides, reps, strict=True)]

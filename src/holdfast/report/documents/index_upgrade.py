@@ -7,7 +7,7 @@ from holdfast.report.documents.gate import MARKS, requirements
 from holdfast.report.index_sentences import OUTCOMES, diagnosis_sentences, names, sentences
 from holdfast.report.numbers import format_score_inline, number, plural
 from holdfast.report.table import Table
-from holdfast.storage.index_upgrade import DISAGREEMENT, DISTURBED, IndexMeasure, IndexRecord, JudgedCanary
+from holdfast.storage.index_upgrade import DISAGREEMENT, DISTURBED, Attacked, IndexMeasure, IndexRecord, JudgedCanary
 
 LISTED = 10
 """Canaries that are listed outside the page."""
@@ -108,7 +108,18 @@ def summarise_passes(record: IndexRecord) -> str:
     found = 0 if record.diagnosis is None else record.diagnosis.passes.old + record.diagnosis.passes.new
     looking = f"; {found:,} to find what makes them differ" if found else ""
     stored = "" if made == predicted else f"; those of {sum(predicted) - sum(made):,} more were stored"
-    return f"Encoder passes: {made[0]:,} by the old one, {made[1]:,} by the new one{stored}{looking}"
+    attacks = "" if record.attacked is None else f"; {_attacks(record.attacked)}"
+    return f"Encoder passes: {made[0]:,} by the old one, {made[1]:,} by the new one{stored}{looking}{attacks}"
+
+
+def _attacks(attacked: Attacked) -> str:
+    """Return what attacks took, and what led them."""
+    made = [each.made.forward + each.made.backward for each in (attacked.passes.old, attacked.passes.new)]
+    most = [each.predicted.forward + each.predicted.backward for each in (attacked.passes.old, attacked.passes.new)]
+    spared = f" of at most {most[0]:,} and {most[1]:,}" if made != most else ""
+    led = {"both": "by gradients of both", "old": "by gradients of the old one", "new": "by gradients of the new one"}
+    how = led.get(attacked.gradients, "by queries alone")
+    return f"{made[0]:,} and {made[1]:,}{spared} to attack {plural(attacked.images, 'image')} {how}"
 
 
 def outcome(record: IndexRecord) -> Text:

@@ -27,7 +27,7 @@ from holdfast.runtime.foreign import foreign
 from holdfast.runtime.listener import Listener
 from holdfast.storage.index_upgrade import (
     ALREADY,
-    ANSWERS,
+    BREAKING,
     DISAGREEMENT,
     HELD,
     LEVELS,
@@ -135,7 +135,7 @@ def _refuse_unlike(sides: tuple[Side, Side], count: int) -> None:
 
 
 def _measure(seen: Mapping[str, Tensor], alike: Row | None, distance: str) -> dict[str, IndexMeasure]:
-    """Return what is measured: where both disagree, where each leaves its own answer, how far vectors part."""
+    """Return what is measured: where both disagree, where each breaks, how far vectors part."""
     radius, noise = seen["radius"], seen["noise"]
     measures = {
         DISAGREEMENT: IndexMeasure(
@@ -152,21 +152,21 @@ def _measure(seen: Mapping[str, Tensor], alike: Row | None, distance: str) -> di
             unit="pixels",
             better="higher",
             how_to_read=(
-                f"In ℓ∞, of pixels in [0, 1]: after it, the other image that is nearest by {distance} is another one "
-                "with the new encoder than with the old one, each clearly, by more than rounding. 0 where it is as "
-                "they are. A search gives an upper bound: a better one may find less. Two encoders that answer alike "
-                "disagree as soon as the first of them leaves its answer, so compare it with the change after which "
-                "the old one leaves its own: as large as that, the build adds nothing; much smaller, the build is "
-                "what is fragile. Builds that differ by rounding alone leave it together, and none may be found."
+                f"In ℓ∞, of pixels in [0, 1]: after it, the nearest image of each index by {distance} is not the same, "
+                "clearly: by more than rounding. As it is, an image is nearest to itself. A search gives an upper "
+                "bound: a better one may find less. Both disagree as soon as the first of them takes the image for "
+                "another one. So compare it with the old one's breaking radius: where it is as large, the build adds "
+                "nothing; where it is much smaller, the build is what breaks. Builds that differ by rounding alone "
+                "break together: they disagree about there, or nowhere that a search can find."
             ),
         ),
-        ANSWERS: IndexMeasure(
-            title="smallest change found of the nearest other image, median",
+        BREAKING: IndexMeasure(
+            title="breaking radius, as far as found, median",
             scores={"old": _median(seen["first"]), "new": _median(seen["second"])},
             headline="new",
             unit="pixels",
             better="higher",
-            how_to_read="The change after which an encoder by itself finds another image nearest than it did before.",
+            how_to_read="The change after which an encoder by itself takes an image for another one.",
         ),
     }
     if alike is None:
