@@ -1,5 +1,6 @@
 """Small changes after which two encoders take an image for different ones, or by which their vectors are parted."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -235,7 +236,7 @@ class _Answers:
         self._made = rounding(bank, divergence.of_directions and self._linear is None)[own]
         clean = self._score(bank[own])
         self.first = clean.argmax(1)
-        self._floor = self._rounding(self.first[:, None], torch.arange(len(bank), device=bank.device))
+        self._floor = self._rounding(lambda weights: torch.cdist(weights[self.first], weights))
         # The answer itself, and its twins: none of them is another one
         self._lead = clean - clean.gather(1, self.first[:, None])
         self._level = self._lead >= -self._floor
@@ -243,15 +244,15 @@ class _Answers:
         behind = -self._lead.masked_fill(self._level, -torch.inf).amax(1)
         self.unit = behind.masked_fill(behind.isinf(), 1.0)
 
-    def _rounding(
-        self, these: Int[Tensor, "batch one"], those: Int[Tensor, "*others"]
-    ) -> Float[Tensor, "batch others"]:
-        """Return what rounding makes of the difference of the scores of two images, at each image."""
-        if self._linear is None:
-            return (0.0 if self._divergence.exact else 2.0) * self._made[:, None].expand(len(these), those.shape[-1])
-        one, other = self._linear.weights[these], self._linear.weights[those]
-        apart = torch.cdist(one, other if other.ndim == 3 else other[None].expand(len(one), -1, -1))
-        return self._made[:, None] * apart.squeeze(1)
+    def _rounding(self, apart: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return what rounding makes of the difference of two scores, at each image, [B, N] or [B, 1].
+
+        Args:
+            apart: gives how far the weights of the two are apart.
+        """
+        if self._linear is not None:
+            return self._made[:, None] * apart(self._linear.weights)
+        return (0.0 if self._divergence.exact else 2.0) * self._made[:, None]
 
     def _score(self, reps: Float[Tensor, "batch dim"]) -> Float[Tensor, "batch population"]:
         """Return how near each image is, the largest for the nearest one."""
@@ -266,9 +267,10 @@ class _Answers:
 
     def prefers(self, reps: Reps, this: Int[Tensor, "batch"], other: Int[Tensor, "batch"]) -> Float[Tensor, "batch"]:
         """Return by how much one image is nearer than another one, beyond rounding."""
-        scores = self._score(reps)
-        ahead = (scores.gather(1, this[:, None]) - scores.gather(1, other[:, None])).squeeze(1)
-        return (ahead - self._rounding(this[:, None], other[:, None]).squeeze(1)) / self.unit
+        scores, these, those = self._score(reps), this[:, None], other[:, None]
+        ahead = scores.gather(1, these) - scores.gather(1, those)
+        rounded = self._rounding(lambda weights: (weights[these] - weights[those]).norm(dim=2))
+        return ((ahead - rounded) / self.unit[:, None]).squeeze(1)
 
     def ahead(
         self, reps: Reps, rival: Int[Tensor, "batch"] | None = None
