@@ -32,8 +32,6 @@ class IndexPlan(IndexRequest):
             )
         if self.rate is not None and not 0 < self.rate < 1:
             raise HoldfastError(f"rate: expected a share of pairs in (0, 1), got {self.rate:g}")
-        if self.attacked < 0:
-            raise HoldfastError(f"attacked: expected how many images, 0 for none, got {self.attacked}")
         if self.threshold is not None and not self.threshold > 0 and not self.compared_by.signed:
             raise HoldfastError(f"threshold: expected a distance above 0, got {self.threshold:g}")
 
