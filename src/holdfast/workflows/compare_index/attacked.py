@@ -6,7 +6,7 @@ audit. Only what both are seen to answer counts.
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -16,7 +16,6 @@ from torch import Tensor
 from holdfast.auditing.plan import CLEAN, batch_size_for
 from holdfast.auditing.record import passes_entry
 from holdfast.auditing.session import Session
-from holdfast.config.part_syntax import part_table
 from holdfast.core import Encoder, HoldfastError, registry
 from holdfast.core.pair import Pair
 from holdfast.numerics.geometry.directions import cosine
@@ -74,14 +73,8 @@ def attack(
     pair = Pair(old, new, (sides[0].entry.dim, sides[1].entry.dim))
     gradients = pair.sides[0].differentiable, pair.sides[1].differentiable
     queries = None if any(gradients) else QUERIES
-    table = {
-        "kind": "observations",
-        "name": "disagreements",
-        "divergence": {"kind": "divergences", **part_table(plan.divergence)},
-        "queries": queries,
-        "first": count,
-    }
-    observation = registry.build(table)
+    search = registry.find("observations", "disagreements")
+    observation = search(divergence=plan.compared_by, queries=queries, first=count)
     images = sides[0].images
     session = Session(
         pair,
@@ -109,7 +102,7 @@ def attack(
     entry = Attacked(images=count, gradients=_LED[gradients], passes=Both(old=passes[0], new=passes[1]))
     clean = [side.represented.reps[:count] for side in sides]
     alike = 1 - cosine(*clean) if clean[0].shape == clean[1].shape else None
-    return entry, _measure(session.read(observation), alike, plan.compared_by.in_words)
+    return entry, _measure(_Seen(**session.read(observation)), alike, plan.compared_by.in_words)
 
 
 _LED: Mapping[tuple[bool, bool], Literal["both", "old", "new", "neither"]] = {
@@ -134,18 +127,31 @@ def _refuse_unlike(sides: tuple[Side, Side], count: int) -> None:
         )
 
 
-def _measure(seen: Mapping[str, Tensor], alike: Row | None, distance: str) -> dict[str, IndexMeasure]:
+@dataclass(frozen=True)
+class _Seen:
+    """What the observation saw of each image, see there."""
+
+    radius: Row
+    halfway: Row
+    first: Row
+    second: Row
+    noise: Row
+    levels: Row
+    cosine: Row
+
+
+def _measure(seen: _Seen, alike: Row | None, distance: str) -> dict[str, IndexMeasure]:
     """Return what is measured: where both disagree, where each breaks, how far vectors part."""
-    radius, noise = seen["radius"], seen["noise"]
+    radius, noise = seen.radius, seen.noise
     measures = {
         DISAGREEMENT: IndexMeasure(
             title="smallest change found on which both disagree, median",
             scores={
                 HELD: replace(Share((radius > LEVEL).double()).score(), unit="share", better="higher"),
-                LEVELS: replace(Share(seen["levels"]).score(), unit="share", better="lower"),
+                LEVELS: replace(Share(seen.levels).score(), unit="share", better="lower"),
                 ALREADY: replace(Share((radius == 0).double()).score(), unit="share", better="lower"),
                 NOISE: replace(Mean(noise[noise.isfinite()], most=1.0).score(), unit="share", better="lower"),
-                "with half the passes": _median(seen["halfway"]),
+                "with half the passes": _median(seen.halfway),
                 "median": _median(radius),
             },
             headline="median",
@@ -162,7 +168,7 @@ def _measure(seen: Mapping[str, Tensor], alike: Row | None, distance: str) -> di
         ),
         BREAKING: IndexMeasure(
             title="breaking radius, as far as found, median",
-            scores={"old": _median(seen["first"]), "new": _median(seen["second"])},
+            scores={"old": _median(seen.first), "new": _median(seen.second)},
             headline="new",
             unit="pixels",
             better="higher",
@@ -174,7 +180,7 @@ def _measure(seen: Mapping[str, Tensor], alike: Row | None, distance: str) -> di
     return measures | {
         PARTED: IndexMeasure(
             title="cosine of old and new vectors, parted within 1/255, median",
-            scores={"as they are": median_cosine(alike), "mean": median_cosine(seen["cosine"])},
+            scores={"as they are": median_cosine(alike), "mean": median_cosine(seen.cosine)},
             headline="mean",
             unit="similarity",
             better="higher",
