@@ -333,6 +333,21 @@ def test_a_comparison_foresees_its_calls(same: bool, edits: bool, service: Loopb
     assert not service.asked
 
 
+def test_a_comparison_foresees_what_attacks_send(service: Loopback, tmp_path: Path) -> None:
+    spec = f"http://{service.host}/?batch=5"
+    with pytest.raises(HoldfastError) as error:
+        holdfast.compare_index(embed, spec, IMAGES, attacked=2, calls=1, out=tmp_path)
+    foreseen = re.search(r"up to ([\d,]+) images in about ([\d,]+) calls, and --calls allows 1;", str(error.value))
+    assert foreseen
+    assert not service.asked
+    images, calls = (int(number.replace(",", "")) for number in foreseen.groups())
+    record = holdfast.compare_index(embed, spec, IMAGES, attacked=2, calls=calls, out=tmp_path)
+    assert record["attacked"]["passes"]["new"]["made"]["forward"] > 500
+    # Searches may end with less
+    assert 100 < service.sent <= images
+    assert len(service.asked) <= calls
+
+
 def test_a_comparison_goes_on_from_what_was_paid_for(
     service: Loopback, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

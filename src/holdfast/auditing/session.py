@@ -189,6 +189,10 @@ class Session:
         if not self._store.exists(shard.file):
             self._written[shard.file] = self._rows_of(observation).take(shard, self._make(observation, shard))
 
+    def take(self, observation: Observation, tensors: dict[str, Tensor]) -> None:
+        """Take over what was observed elsewhere, by sessions of what this encoder is made of."""
+        self._tensors[observation.key()] = tensors
+
     def _rows_of(self, observation: Observation) -> Rows:
         kept = not observation.in_files
         return self._rows.setdefault(observation, Rows(self.split.extent(observation), kept=kept))

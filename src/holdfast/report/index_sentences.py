@@ -2,9 +2,20 @@
 
 from collections.abc import Mapping
 
+from holdfast.numerics.statistics.score import Score
 from holdfast.report.names import short_names
-from holdfast.report.numbers import number, plural, score
-from holdfast.storage.index_upgrade import Cause, Diagnosis, IndexMeasure, IndexUpgrade, Outcome
+from holdfast.report.numbers import format_score_inline, number, plural, score
+from holdfast.storage.index_upgrade import (
+    BREAKING,
+    DISAGREEMENT,
+    HELD,
+    NOISE,
+    Cause,
+    Diagnosis,
+    IndexMeasure,
+    IndexUpgrade,
+    Outcome,
+)
 
 OUTCOMES: dict[Outcome, str] = {"broken": "bold red", "wrong before and after": "yellow", "mended": "green"}
 """What may become of a canary but to hold, and its colour."""
@@ -22,6 +33,29 @@ def _alike(measures: Mapping[str, IndexMeasure]) -> str:
     entry = measures["cosine"]
     mean, lowest = (score(entry.scores[name], entry.unit) for name in (entry.headline, "lowest"))
     return f"the cosine of old and new vectors is {mean} at the median, {lowest} at least"
+
+
+def _disagree(measures: Mapping[str, IndexMeasure], names: tuple[str, str], noun: str) -> str:
+    """Return after how small a change both disagree, beside what breaks either of them, and what noise does."""
+    found, breaking = measures[DISAGREEMENT], measures[BREAKING].scores
+    median, held = found.scores[found.headline], score(found.scores[HELD], "share")
+    images, noise = plural(median.n, noun), found.scores[NOISE]
+    alone = " and ".join(f"{name} at {_size(breaking[side])}" for name, side in zip(names, ("old", "new"), strict=True))
+    if median.value is None:
+        return (
+            f"No change was found on which both disagree for half of {images}, and none within 1/255 for {held}; by "
+            f"themselves, {alone} take half for another {noun}."
+        )
+    random = "" if noise.value is None else f", random noise as large for {score(noise, 'share')} of draws"
+    return (
+        f"After a change of {_size(median)} both take half of {images} for different ones{random}; by themselves, "
+        f"{alone} take half for another {noun}."
+    )
+
+
+def _size(found: Score) -> str:
+    """Return the size of a change in grey levels."""
+    return "no size" if found.value is None else format_score_inline(found, "pixels", levels=True)
 
 
 def diagnosis_sentences(diagnosis: Diagnosis, names: tuple[str, str], noun: str) -> list[str]:
@@ -66,6 +100,8 @@ def sentences(upgrade: IndexUpgrade) -> list[str]:
     ]
     if "distance_scale" not in measures:
         answer.append(f"There is no scale of distances, new / old: the {by} may be below 0, so it has no multiples.")
+    if DISAGREEMENT in measures:
+        answer.append(_disagree(measures, (old, new), upgrade.noun))
     if "threshold" not in measures:
         return answer
     limits, positives = (measures[name].scores for name in ("threshold", "false_positives"))

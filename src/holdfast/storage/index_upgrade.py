@@ -22,6 +22,12 @@ Outcome = Literal["broken", "wrong before and after", "mended", "holds"]
 DISTURBED = "cosine_disturbed"
 """The measure of disturbed images."""
 
+DISAGREEMENT, BREAKING, PARTED = "disagreement_radius", "breaking_radius", "cosine_attacked"
+"""The measures of attacked images: where both disagree, where each breaks, how far vectors part."""
+
+ALREADY, NOISE, LEVELS, HELD = "as they are", "noise of that size", "whole grey levels", "holds at 1/255"
+"""Scores of the first, beside its median: shares of images."""
+
 Kind = TypeVar("Kind", covariant=True)
 
 
@@ -156,6 +162,7 @@ class IndexPlanEntry(Entry, frozen=True, kw_only=True):
         batch_size: images per encoder pass; None: by their size.
         skip_corrupt: whether files that cannot be read are left out.
         queries: how many stored vectors have their lists compared; None: as many as take about a minute.
+        attacked: how many images are attacked.
         require: what the new encoder must hold.
     """
 
@@ -175,6 +182,7 @@ class IndexPlanEntry(Entry, frozen=True, kw_only=True):
     batch_size: Count | None
     skip_corrupt: bool
     queries: Count | None = None
+    attacked: int = 0
     require: list[str]
 
 
@@ -295,6 +303,20 @@ class Diagnosis(Entry, frozen=True, kw_only=True):
     passes: Both[Count]
 
 
+class Attacked(Entry, frozen=True, kw_only=True):
+    """How changes on which both disagree were searched.
+
+    Attributes:
+        images: how many were attacked, the first ones.
+        gradients: whose gradients led: "both", "old", "new", or "neither", where both were only asked.
+        passes: of both, beside those of the comparison.
+    """
+
+    images: Count
+    gradients: Literal["both", "old", "new", "neither"]
+    passes: Both[IndexPasses]
+
+
 class IndexRecord(IndexUpgrade, frozen=True, kw_only=True):
     """What `index.json` holds, beside what changes.
 
@@ -307,6 +329,7 @@ class IndexRecord(IndexUpgrade, frozen=True, kw_only=True):
         plan: what was asked.
         changed: the images whose neighbours changed most, those first that keep least; with pictures.
         diagnosis: what makes two builds of one network differ; None where nobody asked.
+        attacked: how both were attacked; None where nobody asked.
         table: the file with a row for each image.
         environment: what computed it.
         finished: when, by the clock of that machine: ISO 8601, in UTC.
@@ -331,3 +354,4 @@ class IndexRecord(IndexUpgrade, frozen=True, kw_only=True):
     passed: bool
     status: Count
     notes: list[str] = []
+    attacked: Attacked | None = None

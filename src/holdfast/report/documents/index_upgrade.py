@@ -5,9 +5,9 @@ from rich.text import Text
 from holdfast.report.document import Block, Document, Items, ToCopy
 from holdfast.report.documents.gate import MARKS, requirements
 from holdfast.report.index_sentences import OUTCOMES, diagnosis_sentences, names, sentences
-from holdfast.report.numbers import number, plural, score
+from holdfast.report.numbers import format_score_inline, number, plural
 from holdfast.report.table import Table
-from holdfast.storage.index_upgrade import DISTURBED, IndexMeasure, IndexRecord, JudgedCanary
+from holdfast.storage.index_upgrade import DISAGREEMENT, DISTURBED, Attacked, IndexMeasure, IndexRecord, JudgedCanary
 
 LISTED = 10
 """Canaries that are listed outside the page."""
@@ -38,7 +38,7 @@ def diagnosis(record: IndexRecord) -> list[str]:
 
 def tables(record: IndexRecord) -> list[Table]:
     """Return all tables: what both have in common, disturbed images, what each does."""
-    return [tabulate_overlap(record), tabulate_disturbed(record), sides_table(record)]
+    return [tabulate_overlap(record), tabulate_disturbed(record), tabulate_disagreement(record), sides_table(record)]
 
 
 def tabulate_disturbed(record: IndexRecord) -> Table:
@@ -46,6 +46,13 @@ def tabulate_disturbed(record: IndexRecord) -> Table:
     entry = record.measures.get(DISTURBED)
     rows = [] if entry is None else [[title, _cell(entry, title)] for title in entry.scores]
     return Table(["cosine of both vectors, disturbed images", "median, 95 % interval"], rows)
+
+
+def tabulate_disagreement(record: IndexRecord) -> Table:
+    """Return how small changes are on which both disagree."""
+    entry = record.measures.get(DISAGREEMENT)
+    rows = [] if entry is None else [[title, _cell(entry, title)] for title in entry.scores]
+    return Table(["smallest change found on which both disagree", "95 % interval"], rows)
 
 
 def tabulate_overlap(record: IndexRecord) -> Table:
@@ -72,7 +79,8 @@ def sides_table(record: IndexRecord) -> Table:
 
 def _cell(entry: IndexMeasure, column: str) -> str:
     found = entry.scores.get(column)
-    return score(found, entry.unit) if found else ""
+    # Sizes of changes are grey levels
+    return format_score_inline(found, entry.unit, entry.unit == "pixels") if found else ""
 
 
 def canaries(record: IndexRecord) -> list[JudgedCanary]:
@@ -100,7 +108,18 @@ def summarise_passes(record: IndexRecord) -> str:
     found = 0 if record.diagnosis is None else record.diagnosis.passes.old + record.diagnosis.passes.new
     looking = f"; {found:,} to find what makes them differ" if found else ""
     stored = "" if made == predicted else f"; those of {sum(predicted) - sum(made):,} more were stored"
-    return f"Encoder passes: {made[0]:,} by the old one, {made[1]:,} by the new one{stored}{looking}"
+    attacks = "" if record.attacked is None else f"; {_attacks(record.attacked)}"
+    return f"Encoder passes: {made[0]:,} by the old one, {made[1]:,} by the new one{stored}{looking}{attacks}"
+
+
+def _attacks(attacked: Attacked) -> str:
+    """Return what attacks took, and what led them."""
+    made = [each.made.forward + each.made.backward for each in (attacked.passes.old, attacked.passes.new)]
+    most = [each.predicted.forward + each.predicted.backward for each in (attacked.passes.old, attacked.passes.new)]
+    spared = f" of at most {most[0]:,} and {most[1]:,}" if made != most else ""
+    led = {"both": "by gradients of both", "old": "by gradients of the old one", "new": "by gradients of the new one"}
+    how = led.get(attacked.gradients, "by queries alone")
+    return f"{made[0]:,} and {made[1]:,}{spared} to attack {plural(attacked.images, 'image')} {how}"
 
 
 def outcome(record: IndexRecord) -> Text:

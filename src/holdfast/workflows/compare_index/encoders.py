@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
@@ -25,6 +26,9 @@ from holdfast.workflows.compare_index.upgrade import Represented
 
 THUMBNAILS: Observation = registry.part("observations", "thumbnails")
 """Small pictures, by which look-alikes are known."""
+
+QUERIES = 500
+"""Forward passes of the search for disagreement on each side, where neither has a gradient."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +145,19 @@ def foresee(plan: IndexPlan, specs: Iterable[str], images: ImageSet) -> list[Sen
         for observation in _observations(plan):
             each = observation.passes_at("float32", draws).forward
             foreseen.observe(spec, observation, each, observation.images(len(images), len(images)))
+        if plan.attacked:
+            # Whether the other side's gradient can lead is known once it is open: the larger of both is allowed for
+            led, asked = disagreements(plan, queries=None), disagreements(plan, queries=QUERIES)
+            each = max(led.passes_of_sides((True, False))[1].forward, asked.passes_of_sides((False, False))[1].forward)
+            foreseen.observe(spec, asked, each, min(plan.attacked, len(images)))
     return foreseen.sendings
+
+
+def disagreements(plan: IndexPlan, queries: int | None) -> Any:
+    """Return what looks for small changes on which both sides disagree: by queries where neither has a gradient."""
+    return registry.find("observations", "disagreements")(
+        divergence=plan.compared_by, queries=queries, first=plan.attacked
+    )
 
 
 def reopen(plan: IndexPlan, spec: str, encoder: Encoder | None) -> Encoder:

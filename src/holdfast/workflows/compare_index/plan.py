@@ -52,6 +52,10 @@ class IndexPlan(IndexRequest):
             raise HoldfastError(
                 "edits: expected two encoders, which see edited copies, got stored vectors; leave it out"
             )
+        if any(stored) and self.attacked:
+            raise HoldfastError(
+                "attacked: expected two encoders, which are shown changed images, got stored vectors; leave it out"
+            )
         if all(stored) and self.images is not None:
             raise HoldfastError(
                 "images: expected none with stored vectors, which are all compared; --queries says how many of them "

@@ -39,6 +39,13 @@ class IndexOptions(metaclass=Checked):
             "unless they keep more than 90 % of the neighbours, or what is required instead."
         ),
     ] = False
+    attacked: Annotated[
+        int,
+        Option(
+            "How many of the first images are attacked, for the smallest change on which both disagree; about 300 "
+            "passes each and side."
+        ),
+    ] = 0
     require: Annotated[
         tuple[str, ...],
         Option("'overlap@10 > 90 %': what the new encoder must hold, as for check; repeatable."),

@@ -31,6 +31,7 @@ from holdfast.storage.entry import as_json, read_json
 from holdfast.storage.index_file import INDEX, read_index
 from holdfast.storage.index_upgrade import (
     SCHEMA,
+    Attacked,
     Both,
     Diagnosis,
     IndexEncoder,
@@ -39,6 +40,7 @@ from holdfast.storage.index_upgrade import (
 )
 from holdfast.storage.record_file import RECORD as AUDIT
 from holdfast.storage.run_folder import Store, digest
+from holdfast.workflows.compare_index.attacked import attack
 from holdfast.workflows.compare_index.canaries import read_canaries
 from holdfast.workflows.compare_index.changed import draw_into, most_changed
 from holdfast.workflows.compare_index.diagnosis import diagnose, diagnose_vectors
@@ -114,6 +116,12 @@ def compare_index(
         drawn = Drawn(every, every[:PAIRED]) if old.represented.finds or new.represented.finds else None
         upgraded = upgrade(plan, old.represented, new.represented, alike, canaries, images.ids, listener, drawn)
 
+        # Small changes on which both disagree
+        attacked = None
+        if plan.attacked:
+            attacked, found_by_attacks = attack(plan, (old, new), opened, store, listener)
+            upgraded.measures.update(found_by_attacks)
+
         # Images that changed most, and a row for each image
         listener.stage("drawing the images that changed most")
         data = IndexImages(
@@ -130,7 +138,7 @@ def compare_index(
         # Two builds of one network: what makes them differ
         diagnosis = diagnose(plan, (old, new), opened, tuple(held), listener) if plan.same else None
         sides = Both(old=old.entry, new=new.entry)
-        return asked.record(sides, data, upgraded, images.ids, None, picture, notes, diagnosis)
+        return asked.record(sides, data, upgraded, images.ids, None, picture, notes, diagnosis, attacked)
 
 
 def _compare_stored(asked: "Asked", old: Vectors, new: Vectors) -> IndexRecord:
@@ -216,6 +224,7 @@ class Asked:
         picture: Callable[[int], str],
         notes: Sequence[str],
         diagnosis: Diagnosis | None,
+        attacked: Attacked | None = None,
     ) -> IndexRecord:
         """Write what became of everything, requirements and canaries too, and return it as it is written."""
         plan = self.plan
@@ -243,6 +252,7 @@ class Asked:
             noun=plan.noun,
             changed=changed,
             diagnosis=diagnosis,
+            attacked=attacked,
             table=TABLE,
             environment=environment(),
             finished=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -164,6 +164,7 @@ def _as_in_records(name: str, entry: IndexMeasure) -> MeasureEntry:
         part={"name": name},
         scores={title: replace(score, if_weak=VOID) for title, score in entry.scores.items()},
         headline=entry.headline,
+        levels=entry.unit == "pixels",
     )
 
 

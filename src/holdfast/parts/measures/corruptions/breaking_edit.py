@@ -10,9 +10,9 @@ from torch import Tensor
 
 from holdfast.core import Failure, HoldfastError, InWords, Measure, Observation, Score, Subject, Table
 from holdfast.core.chart import Chart
+from holdfast.numerics.statistics.broken_median import BrokenMedian
 from holdfast.numerics.statistics.statistic import Mean, Share, Statistic
 from holdfast.parts.failures.nearest import Nearest
-from holdfast.parts.measures.shared.broken_median import BrokenMedian
 from holdfast.parts.measures.shared.edit_curves import edit_curves
 from holdfast.parts.measures.shared.edit_pair import APART, PAIR, pair_columns, pair_in_words, reduce_pair
 from holdfast.parts.measures.shared.edits import EVERYDAY

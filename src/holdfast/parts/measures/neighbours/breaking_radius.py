@@ -8,12 +8,12 @@ from typing_extensions import override
 
 from holdfast.core import Ball, Failure, InWords, Measure, Observation, Score, Search, Subject, Table
 from holdfast.core.chart import Chart, Curves
+from holdfast.numerics.statistics.broken_median import BrokenMedian
 from holdfast.numerics.statistics.statistic import Share, Statistic
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.measures.shared.bracket import in_order
-from holdfast.parts.measures.shared.broken_median import BrokenMedian
 from holdfast.parts.measures.shared.robustness_curve import curve_difference, robustness_curve
 from holdfast.parts.observations.breaking_radii import BreakingRadii
 from holdfast.parts.observations.clean import Clean

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from typing_extensions import override
 
-from holdfast.core import Score
+from holdfast.numerics.statistics.score import Score
 from holdfast.numerics.statistics.statistic import Median
 
 
