@@ -299,12 +299,14 @@ def test_stand_ins_are_as_large_as_the_images(tmp_path: Path) -> None:
     assert (training["epochs"], training["encoder"]) == (2, "zoo:cnn_a_mnist")
 
 
-LONG = "contrastive-tabled5"
-"""A table whose rehearsal takes minutes."""
+LONG = {"contrastive-tabled5": 5, "synbench-table7": 3}
+"""Tables whose rehearsal takes minutes, and how many."""
 
 
 def _each() -> list[Any]:
-    return [pytest.param(name, marks=pytest.mark.slow(minutes=5)) if name == LONG else name for name in names()]
+    return [
+        pytest.param(name, marks=pytest.mark.slow(minutes=LONG[name])) if name in LONG else name for name in names()
+    ]
 
 
 @pytest.mark.slow
