@@ -1,6 +1,7 @@
 """The smallest change on which two builds disagree: known answers, sides without a gradient, the command, bad input."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from holdfast.parts.divergences.hamming import Hamming
 from holdfast.parts.divergences.l1 import L1
 from holdfast.parts.divergences.l2 import L2
 from holdfast.parts.observations.disagreements import Disagreements
+from holdfast.report.index_sentences import _disagree
+from holdfast.workflows.compare_index.attacked import _measure, _Seen
 from loopback import Said, serve
 
 IMAGES = 20
@@ -269,6 +272,25 @@ def test_of_equal_builds_none_is_found_and_a_requirement_can_say_so(pictures: Te
     scores = found["measures"]["disagreement_radius"]["scores"]
     assert scores["holds at 1/255"]["value"] == 1
     assert "No change was found on which both disagree for half of 24 images" in " ".join(str(found).split())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (np.inf, np.inf, "for 100 % [40, 100]."),
+        (np.inf, 4 / 255, "; by itself, b at 4.00/255 takes half for another image."),
+        (3 / 255, 4 / 255, "; by themselves, a at 3.00/255 and b at 4.00/255 take half for another image."),
+    ],
+)
+def test_a_side_that_nothing_breaks_is_left_out_of_the_sentence(old: float, new: float, said: str) -> None:
+    never, same = torch.full((4,), torch.inf).double(), torch.ones(4).double()
+    seen = _Seen(
+        radius=never, halfway=never, first=old * same, second=new * same, noise=never * torch.nan, levels=0 * same,
+        cosine=same,
+    )  # fmt: skip
+    sentence = re.sub(r"(\d/255) \[[^]]*\]", r"\1", _disagree(_measure(seen, same, "ℓ2 distance"), ("a", "b"), "image"))
+    assert sentence.startswith("No change was found on which both disagree for half of 4 images, and none within 1/255")
+    assert sentence.endswith(said)
 
 
 def test_a_service_gets_as_many_images_as_are_counted(pictures: Tensor) -> None:

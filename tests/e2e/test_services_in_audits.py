@@ -15,7 +15,7 @@ import holdfast
 from holdfast.auditing.plan_file import make_plan
 from holdfast.auditing.request import AuditRequest
 from holdfast.auditing.services import OPENING, foresee
-from holdfast.core import HoldfastError
+from holdfast.core import Encoder, HoldfastError
 from holdfast.runtime.errors import NothingAudited
 from holdfast.runtime.exit_status import ExitStatus
 from holdfast.sources.encoders import open_encoder
@@ -333,17 +333,25 @@ def test_a_comparison_foresees_its_calls(same: bool, edits: bool, service: Loopb
     assert not service.asked
 
 
-def test_a_comparison_foresees_what_attacks_send(service: Loopback, tmp_path: Path) -> None:
-    spec = f"http://{service.host}/?batch=5"
-    with pytest.raises(HoldfastError) as error:
-        holdfast.compare_index(embed, spec, IMAGES, attacked=2, calls=1, out=tmp_path)
-    foreseen = re.search(r"up to ([\d,]+) images in about ([\d,]+) calls, and --calls allows 1;", str(error.value))
-    assert foreseen
+@pytest.mark.parametrize(("led", "each"), [(False, 734), (True, 110)])
+def test_a_comparison_foresees_what_attacks_send(led: bool, each: int, service: Loopback, tmp_path: Path) -> None:
+    """Of a side that is asked, or led by the gradient of the other one: more images for each that is attacked."""
+    white = Encoder(torch.nn.Flatten(), mean=0, std=1, name="white")
+    old, new = white if led else embed, f"http://{service.host}/?batch=5"
+
+    def foresee_with(attacked: int) -> list[int]:
+        with pytest.raises(HoldfastError) as error:
+            holdfast.compare_index(old, new, IMAGES, attacked=attacked, calls=1, out=tmp_path)
+        foreseen = re.search(r"up to ([\d,]+) images in about ([\d,]+) calls, and --calls allows 1;", str(error.value))
+        assert foreseen
+        return [int(number.replace(",", "")) for number in foreseen.groups()]
+
+    images, calls = foresee_with(attacked=2)
+    assert images - foresee_with(attacked=0)[0] == 2 * each
     assert not service.asked
-    images, calls = (int(number.replace(",", "")) for number in foreseen.groups())
-    record = holdfast.compare_index(embed, spec, IMAGES, attacked=2, calls=calls, out=tmp_path)
-    assert record["attacked"]["passes"]["new"]["made"]["forward"] > 500
-    # Searches may end with less
+    record = holdfast.compare_index(old, new, IMAGES, attacked=2, calls=calls, out=tmp_path)
+    assert 0.8 * 2 * each < record["attacked"]["passes"]["new"]["made"]["forward"] <= 2 * each
+    # Equal images are sent once
     assert 100 < service.sent <= images
     assert len(service.asked) <= calls
 

@@ -40,22 +40,25 @@ def _disagree(measures: Mapping[str, IndexMeasure], names: tuple[str, str], noun
     found, breaking = measures[DISAGREEMENT], measures[BREAKING].scores
     median, held = found.scores[found.headline], score(found.scores[HELD], "share")
     images, noise = plural(median.n, noun), found.scores[NOISE]
-    alone = " and ".join(f"{name} at {_size(breaking[side])}" for name, side in zip(names, ("old", "new"), strict=True))
+    # A side that no search breaks has no size to be named
+    broken = [
+        f"{name} at {_size(breaking[side])}"
+        for name, side in zip(names, ("old", "new"), strict=True)
+        if breaking[side].value is not None
+    ]
+    whose, take = ("themselves", "take") if len(broken) > 1 else ("itself", "takes")
+    alone = f"; by {whose}, {' and '.join(broken)} {take} half for another {noun}" if broken else ""
     if median.value is None:
         return (
-            f"No change was found on which both disagree for half of {images}, and none within 1/255 for {held}; by "
-            f"themselves, {alone} take half for another {noun}."
+            f"No change was found on which both disagree for half of {images}, and none within 1/255 for {held}{alone}."
         )
     random = "" if noise.value is None else f", random noise as large for {score(noise, 'share')} of draws"
-    return (
-        f"After a change of {_size(median)} both take half of {images} for different ones{random}; by themselves, "
-        f"{alone} take half for another {noun}."
-    )
+    return f"After a change of {_size(median)} both take half of {images} for different ones{random}{alone}."
 
 
 def _size(found: Score) -> str:
     """Return the size of a change in grey levels."""
-    return "no size" if found.value is None else format_score_inline(found, "pixels", levels=True)
+    return format_score_inline(found, "pixels", levels=True)
 
 
 def diagnosis_sentences(diagnosis: Diagnosis, names: tuple[str, str], noun: str) -> list[str]:

@@ -26,7 +26,7 @@ DISAGREEMENT, BREAKING, PARTED = "disagreement_radius", "breaking_radius", "cosi
 """The measures of attacked images: where both disagree, where each breaks, how far vectors part."""
 
 ALREADY, NOISE, LEVELS, HELD = "as they are", "noise of that size", "whole grey levels", "holds at 1/255"
-"""Scores of the first, beside its median: shares of images."""
+"""Scores of the first, beside its median: shares of images. Of how far vectors part, what it is without an attack."""
 
 Kind = TypeVar("Kind", covariant=True)
 

@@ -39,7 +39,8 @@ from holdfast.storage.index_upgrade import (
 )
 from holdfast.storage.run_folder import Store
 from holdfast.workflows.compare_index.cosines import median_cosine
-from holdfast.workflows.compare_index.encoders import QUERIES, Side, disagreements, reopen
+from holdfast.workflows.compare_index.encoders import Side, disagreements, reopen
+from holdfast.workflows.compare_index.measures import MEAN
 from holdfast.workflows.compare_index.plan import IndexPlan
 
 LEVEL = 1 / 255
@@ -69,7 +70,7 @@ def attack(
     old, new = (reopen(plan, spec, opened.get(spec)) for spec in (plan.old, plan.new))
     pair = Pair(old, new, (sides[0].entry.dim, sides[1].entry.dim))
     gradients = pair.sides[0].differentiable, pair.sides[1].differentiable
-    observation = disagreements(plan, queries=None if any(gradients) else QUERIES)
+    observation = disagreements(plan, gradients)
     images = sides[0].images
     session = Session(
         pair,
@@ -176,8 +177,8 @@ def _measure(seen: _Seen, alike: Row | None, distance: str) -> dict[str, IndexMe
     return measures | {
         PARTED: IndexMeasure(
             title="cosine of old and new vectors, parted within 1/255, median",
-            scores={"as they are": median_cosine(alike), "mean": median_cosine(seen.cosine)},
-            headline="mean",
+            scores={ALREADY: median_cosine(alike), MEAN: median_cosine(seen.cosine)},
+            headline=MEAN,
             unit="similarity",
             better="higher",
             how_to_read=(

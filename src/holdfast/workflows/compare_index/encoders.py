@@ -1,6 +1,6 @@
 """Images as an encoder represents them: each sees the pictures its own way, in one pass; stored ones cost none."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from holdfast.runtime.foreign import foreign
 from holdfast.runtime.listener import Listener
 from holdfast.runtime.privacy import public
 from holdfast.sources.data import ImageSet
-from holdfast.sources.encoders import destination_of, draws_of, open_encoder
+from holdfast.sources.encoders import destination_of, draws_of, is_differentiable, open_encoder
 from holdfast.storage.index_upgrade import IndexEncoder, IndexPasses
 from holdfast.storage.run_folder import OtherEncoder, Store
 from holdfast.workflows.compare_index.disturbed import FIRST, disturbances
@@ -133,28 +133,40 @@ def _observations(plan: IndexPlan) -> list[Observation]:
     return list(dict.fromkeys((CLEAN, THUMBNAILS, *_edits(plan).values(), *_disturbances(plan).values())))
 
 
-def foresee(plan: IndexPlan, specs: Iterable[str], images: ImageSet) -> list[Sending]:
-    """Return what encoders are sent that are services; nothing where none is one."""
-    if not (services := [spec for spec in dict.fromkeys(specs) if destination_of(spec) is not None]):
+def foresee(plan: IndexPlan, given: Mapping[str, Encoder], stored: Collection[str], images: ImageSet) -> list[Sending]:
+    """Return what encoders are sent that are services; nothing where none is one.
+
+    Args:
+        plan: what is compared.
+        given: encoders that are open, by their specs.
+        stored: specs of stored vectors.
+        images: the images.
+    """
+    sides = (plan.old, plan.new)
+    asked = [spec for spec in sides if spec not in {*given, *stored} and destination_of(spec) is not None]
+    if not asked:
         return []
     rendered = images.with_geometry(images.common_geometry)
     size = plan.batch_size or batch_size_for(rendered.shape, plan.device)
     foreseen = Foreseen(len(images), rendered.shape, size)
-    for spec in services:
+    for spec in dict.fromkeys(asked):
         draws = draws_of(spec)
         for observation in _observations(plan):
             each = observation.passes_at("float32", draws).forward
             foreseen.observe(spec, observation, each, observation.images(len(images), len(images)))
-        if plan.attacked:
-            # Whether the other side's gradient can lead is known once it is open: the larger of both is allowed for
-            led, asked = disagreements(plan, queries=None), disagreements(plan, queries=QUERIES)
-            each = max(led.passes_of_sides((True, False))[1].forward, asked.passes_of_sides((False, False))[1].forward)
-            foreseen.observe(spec, asked, each, min(plan.attacked, len(images)))
+    if plan.attacked:
+        # As far as sources tell: a file may yet turn out to have no gradient, and then calls end where they must
+        old, new = (given[spec].differentiable if spec in given else is_differentiable(spec) for spec in sides)
+        observation = disagreements(plan, (old, new))
+        for spec, passes in zip(sides, observation.passes_of_sides((old, new)), strict=True):
+            if spec in asked:
+                foreseen.observe(spec, observation, passes.forward, min(plan.attacked, len(images)))
     return foreseen.sendings
 
 
-def disagreements(plan: IndexPlan, queries: int | None) -> Any:
+def disagreements(plan: IndexPlan, gradients: tuple[bool, bool]) -> Any:
     """Return what looks for small changes on which both sides disagree: by queries where neither has a gradient."""
+    queries = None if any(gradients) else QUERIES
     return registry.find("observations", "disagreements")(
         divergence=plan.compared_by, queries=queries, first=plan.attacked
     )

@@ -93,7 +93,7 @@ def compare_index(
     )
     canaries = [] if plan.canaries is None else read_canaries(Path(plan.canaries), images.ids, images.available)
     refuse_too_few(plan, len(images), canaries)  # before any encoder is opened
-    sent = foresee(plan, [spec for spec in (plan.old, plan.new) if spec not in {*held, *opened}], images)
+    sent = foresee(plan, opened, held, images)
     with asked.claim(images.fingerprint, sent) as recorded:
         for sending in sent:
             say(str(sending))
