@@ -101,4 +101,11 @@ def test_on_a_phone_every_number_of_an_index_is_on_the_screen(browser, tmp_path)
     )
     assert len(ends) > 8
     assert max(ends) <= 390
+    # What the rows of a table are about stands above them, where its head is hidden
+    titles = browser.execute_script(
+        "return [...document.querySelectorAll('#answer table')].map((table) =>"
+        "  [table.rows[0].cells[0].textContent, getComputedStyle(table, '::before').content.slice(1, -1)])"
+    )
+    assert titles
+    assert all(head == shown for head, shown in titles)
     assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
