@@ -6,12 +6,13 @@ from torch import nn
 
 from holdfast.core import Ball, Certifier, Encoder, Margin
 from holdfast.numerics.bounds.backward import boxes
+from holdfast.numerics.bounds.rounding import SLACK, rounding
 from holdfast.parts.certifiers.alpha_crown import AlphaCrown
 from holdfast.parts.certifiers.beta_crown import BetaCrown
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.crown_ibp import CrownIbp
 from holdfast.parts.certifiers.interval import Interval
-from holdfast.parts.certifiers.shared.certifier import SLACK, Propagation, prepare, rounding
+from holdfast.parts.certifiers.shared.certifier import Propagation, prepare
 from holdfast.parts.certifiers.shared.radius import certify_radii
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf

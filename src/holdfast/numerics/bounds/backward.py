@@ -234,7 +234,7 @@ def backward(
             total, passed = total + constant, [Dense(coefs)]
         elif isinstance(operation, MaxPool):
             # Which input stands for a maximum depends on the ranges alone, so there is nothing for α to choose
-            relaxed, constant = current.relax_max_pool(*operation.choose(ranges[node.inputs[0]]), operation)
+            relaxed, constant = current.relax_max_pool(operation.choose(ranges[node.inputs[0]]), operation)
             total, passed = total + constant, [relaxed]
         else:  # Λ⁺ takes the line below and Λ⁻ the one above; α chooses among lines
             lower, upper = _alphas(alphas, index, relaxations[index], current)

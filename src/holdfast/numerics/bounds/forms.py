@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from holdfast.numerics.bounds.affine import Add, Affine, Conv, Scale
-from holdfast.numerics.bounds.max_pool import MaxPool
+from holdfast.numerics.bounds.max_pool import Chosen, MaxPool
 from holdfast.numerics.bounds.relaxation import LinearRelaxation
 
 
@@ -87,19 +87,20 @@ class Dense:
             constant = constant + _by_row(up * relaxation.below).sum(2)
         return Dense(coefs), constant
 
-    def relax_max_pool(
-        self, chosen: Tensor, rules: Tensor, ceiling: Tensor, operation: MaxPool
-    ) -> tuple["Dense", Tensor]:
+    def relax_max_pool(self, chosen: Chosen, operation: MaxPool) -> tuple["Dense", Tensor]:
         """Return forms below these once each maximum is replaced by one input, or by its ceiling, see `MaxPool`."""
-        # From below the chosen input stands for the maximum; from above it does where it rules,
-        # else the ceiling
-        down = self.coefs.clamp_max(0)
-        kept = torch.where(rules[:, None], self.coefs, self.coefs.clamp_min(0))
-        constant = torch.where(rules[:, None], 0.0, down * ceiling[:, None]).flatten(2).sum(2)
+        # From below the chosen input stands for the maximum, or the floor where there is one; from above it does
+        # where it rules, else the ceiling
+        rules, up, down = chosen.rules[:, None], self.coefs.clamp_min(0), self.coefs.clamp_max(0)
+        level = down * chosen.ceiling[:, None]
+        if chosen.floor is not None:
+            level, up = level + up * chosen.floor[:, None], torch.zeros_like(up)
+        kept = torch.where(rules, self.coefs, up)
+        constant = torch.where(rules, 0.0, level).flatten(2).sum(2)
         batch, rows, channels = kept.shape[:3]
         coefs = kept.new_zeros(batch, rows, channels, operation.inner[1] * operation.inner[2])
         # Windows that overlap may choose one input: its coefficients add up. [B, R, C, H · W]
-        index = chosen[:, None].expand_as(kept).flatten(3)
+        index = chosen.place[:, None].expand_as(kept).flatten(3)
         return Dense(coefs.scatter_add(3, index, kept.flatten(3)).unflatten(3, operation.inner[1:])), constant
 
     def windows(self, values: Tensor) -> tuple[Tensor, Tensor]:
@@ -279,11 +280,9 @@ class Patches:
             constants = [constants[0] + _dot(up, relaxation.below), constants[1] - _dot(down, relaxation.below)]
         return self._with(coefs.flatten(2, 3)), torch.stack(constants, 3).flatten(1)
 
-    def relax_max_pool(
-        self, chosen: Tensor, rules: Tensor, ceiling: Tensor, operation: MaxPool
-    ) -> tuple[Dense, Tensor]:
+    def relax_max_pool(self, chosen: Chosen, operation: MaxPool) -> tuple[Dense, Tensor]:
         """See `Dense.relax_max_pool`."""
-        return self.dense().relax_max_pool(chosen, rules, ceiling, operation)
+        return self.dense().relax_max_pool(chosen, operation)
 
     def windows(self, values: Tensor) -> tuple[Tensor, Tensor]:
         """Return (coefs, values) flattened so that values broadcast over rows: [B, L, O, n] and [B, L, n]."""

@@ -10,6 +10,23 @@ from torch import Tensor
 from holdfast.numerics.bounds.box import Box
 
 
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """What stands for the maxima of windows, [B, C, H', W'] each.
+
+    Attributes:
+        place: the input that does, a flat index over H · W.
+        rules: whether it is the maximum in any case.
+        ceiling: what the maximum is at most.
+        floor: what stands below it; None: the chosen input does, ruling or not.
+    """
+
+    place: Tensor
+    rules: Tensor
+    ceiling: Tensor
+    floor: Tensor | None = None
+
+
 @dataclass(frozen=True)
 class MaxPool:
     """The largest value of each window, overlapping or not.
@@ -33,9 +50,8 @@ class MaxPool:
         """Return the range: the maximum rises with every input."""
         return self(box[0]), self(box[1])
 
-    def choose(self, box: Box) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the chosen input of each window (a flat index), whether it rules, and the largest upper bound."""
-        # The input whose lowest value is largest; indices are flat, over H · W
+    def choose(self, box: Box) -> Chosen:
+        """Return the input of each window whose lowest value is largest, and the largest upper bound."""
         low, high = box
         largest, chosen = F.max_pool2d(
             low, self.kernel, self.stride, self.padding, self.dilation, self.ceil, return_indices=True
@@ -43,7 +59,7 @@ class MaxPool:
         # It rules where no other of its window can be higher. One place of the window at a time
         # needs no copy of windows
         ruled = torch.stack([self._others(high, chosen, k) for k in range(math.prod(self.kernel))]).amax(0)
-        return chosen, largest >= ruled, self(high)
+        return Chosen(chosen, largest >= ruled, self(high))
 
     def _others(self, high: Tensor, chosen: Tensor, k: int) -> Tensor:
         """Return the upper bound of the window's k-th input, -inf where it is the chosen one or padding."""

@@ -1,6 +1,7 @@
 """A network as bound propagation sees it: affine and curved operations in the order in which they run."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -148,3 +149,22 @@ class Network:
         kept = [n.operation.to(where) if isinstance(n.operation, Affine) else n.operation for n in self.nodes]
         nodes = (replace(node, operation=operation) for node, operation in zip(self.nodes, kept, strict=True))
         return Network(tuple(nodes), self.normalised)
+
+
+def needed_for(last: int, nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """Return the nodes that one of them needs, in their order and with new numbers; the last is itself.
+
+    Example:
+        >>> image, unused, last = Node(None, (), (1,), "x"), Node(None, (0,), (1,), "y"), Node(None, (0,), (1,), "z")
+        >>> [node.name for node in needed_for(2, (image, unused, last))]
+        ['x', 'z']
+    """
+    needed, order = {last}, list[int]()
+    for index in range(last, -1, -1):
+        if index in needed:
+            order.append(index)
+            needed.update(nodes[index].inputs)
+    order.reverse()
+    # New numbers, in the order in which they run
+    place = {old: new for new, old in enumerate(order)}
+    return tuple(replace(nodes[old], inputs=tuple(place[i] for i in nodes[old].inputs)) for old in order)

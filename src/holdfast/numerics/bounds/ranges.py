@@ -145,7 +145,9 @@ def _layer_by_layer(
             ):
                 matters = _sign_is_open(ranges[index]) if signs[index] else None
                 if effort.affords(index, _count(network, index, matters), climbing=climb is not None):
-                    tighter = _box_of(network, index, matters, region, ranges, relaxations, climb, effort, work.slopes)
+                    tighter = crown_box(
+                        network, index, matters, region, ranges, relaxations, climb, effort, work.slopes
+                    )
                     ranges[index] = meet(ranges[index], tighter)
             before[index] = ranges[index]
         if isinstance(node.operation, Curved):
@@ -179,7 +181,7 @@ def _sign_is_open(box: Box) -> Tensor:
     return ((box[0] < 0) & (box[1] > 0)).any(0)
 
 
-def _box_of(
+def crown_box(
     network: Network,
     node: int,
     matters: Tensor | None,

@@ -46,6 +46,9 @@ class AffineHandlers(Reader):
     def _op_add(self, a, b, alpha=1) -> int:
         match self.depends(a, b):
             case [True, True]:
+                # Straight through, a + (y - a) is y, of whose roundings no gradient comes back
+                if alpha == 1 and (rounded := self._in_place_of(a, b)) is not None:
+                    return rounded
                 if abs(alpha) != 1:
                     # `Add` has a sign, and no factor
                     factor = torch.full(self.nodes[b].shape, abs(alpha), dtype=torch.float64)
@@ -57,6 +60,12 @@ class AffineHandlers(Reader):
             case [True, False]:
                 return self.scale(a, 1.0, alpha * b)
         return self.scale(b, float(alpha), a)
+
+    def _in_place_of(self, a: int, b: int) -> int | None:
+        """Return y where b is y - a; None where it is something else."""
+        operation, inputs = self.nodes[b].operation, self.nodes[b].inputs
+        less = isinstance(operation, Add) and operation.sign == -1 and inputs[1] == a
+        return inputs[0] if less else None
 
     def _op_sub(self, a, b, alpha=1) -> int:
         return self._op_add(a, b, alpha=-alpha)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from holdfast.numerics.bounds.affine import Add, Clamp
+from holdfast.numerics.bounds.clip import Clip
 from holdfast.numerics.bounds.max_pool import MaxPool
 from holdfast.numerics.bounds.read_affine import is_norm
 from holdfast.numerics.bounds.reader import Reader, two
@@ -56,6 +57,9 @@ class PiecewiseHandlers(Reader):
 
     def _op_hardsigmoid(self, x) -> int:
         return self.scale(self._step(x, -3.0, 3.0), 1 / 6, 0.0)
+
+    def _op_round(self, x, decimals=0) -> int:
+        return self.append(Clip(step=10.0**-decimals), (x,))
 
     def _op_threshold(self, x, limit, value) -> int:
         if limit != value:

@@ -13,7 +13,7 @@ from torch import Tensor, fx
 from torch.fx.node import map_aggregate
 
 from holdfast.numerics.bounds.affine import Affine, Conv, Matrix, Reshape, Route, Scale
-from holdfast.numerics.bounds.network import ANY, Network, Node, Operation
+from holdfast.numerics.bounds.network import ANY, Network, Node, Operation, needed_for
 from holdfast.runtime.errors import NotCertified
 
 REMEDY = (
@@ -143,20 +143,8 @@ class Reader:
         last = self.values[outputs[0]]
         if not isinstance(last, int):
             raise NotCertified(f"not certified: the output of encoder {self._encoder!r} does not depend on the image")
-        # Backwards from the output: what nothing needs (such as what was folded) is left out
-        needed, order = {last}, []
-        for index in range(last, -1, -1):
-            if index in needed:
-                order.append(index)
-                needed |= set(self.nodes[index].inputs)
-        order.reverse()
-        # New numbers, in the order in which they run
-        place = {old: new for new, old in enumerate(order)}
-        nodes = [self.nodes[old] for old in order]
-        return Network(
-            tuple(replace(n, inputs=tuple(place[i] for i in n.inputs)) for n in nodes),
-            self.normalised,
-        )
+        # What nothing needs (such as what was folded) is left out
+        return Network(needed_for(last, self.nodes), self.normalised)
 
     # --- reading the graph ---
 
@@ -217,7 +205,7 @@ class Reader:
         previous = self.nodes[inputs[0]] if inputs else None
         # BatchNorm goes into the weights before it, unless something else reads what these give
         if isinstance(operation, Scale) and previous is not None and self._alone(inputs[0]):
-            folded = _fold_scale(previous.operation, operation)
+            folded = fold_scale(previous.operation, operation)
             if folded is not None:
                 self.nodes.append(Node(folded, previous.inputs, shape, previous.name))
                 return Value(len(self.nodes) - 1, full)
@@ -327,8 +315,13 @@ def two(value: Any) -> tuple[int, int]:
     return values[0], values[-1]
 
 
-def _fold_scale(before: Any, scale: Scale) -> Affine | None:
-    """Return one operation for a convolution, matrix or scale with a scale after it; None where there is none."""
+def fold_scale(before: Any, scale: Scale) -> Affine | None:
+    """Return one operation for a convolution, matrix or scale with a scale after it; None where there is none.
+
+    Example:
+        >>> fold_scale(Scale(torch.ones(1), torch.ones(1)), Scale(2 * torch.ones(1), None)).constant
+        tensor([2.])
+    """
     shift = 0 if scale.constant is None else scale.constant
     # The constant of factor · (L x + c) + shift, of which c or shift may be missing
     constant = (

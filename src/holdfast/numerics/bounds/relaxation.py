@@ -121,3 +121,7 @@ class Curved(ABC):
     @abstractmethod
     def relax(self, box: Box) -> LinearRelaxation:
         """Return two lines that hold σ between them on a box; NaN where σ is not defined on all of it."""
+
+    @abstractmethod
+    def slopes(self, box: Box) -> Box:
+        """Return the least and the greatest slope between any two values of a box."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from holdfast.numerics.bounds.box import Box
 from holdfast.numerics.bounds.relaxation import Choice, Curved, Line, LinearRelaxation
@@ -23,6 +24,10 @@ class Relu(Curved):
     def box(self, box: Box) -> Box:
         """Return the range: max(., 0) rises."""
         return box[0].clamp_min(0), box[1].clamp_min(0)
+
+    @override
+    def slopes(self, box: Box) -> Box:
+        return (box[0] >= 0).to(box[0]), (box[1] > 0).to(box[1])
 
     def relax(self, box: Box) -> LinearRelaxation:
         """Return the chord, and below z or 0 where the sign of z is open, by the side that is longer."""

@@ -71,6 +71,15 @@ class Smooth(Curved):
             lowest = torch.where(inside, self(torch.full_like(low, self.valley)), lowest)
         return lowest - self.departs, highest + self.departs
 
+    @override
+    def slopes(self, box: Box) -> Box:
+        low, high = self._mask_pole(box)
+        # Slopes rise and fall between bends, so that ends and both sides of bends are all extremes
+        sides = [(torch.full_like(low, end).nextafter(low.new_tensor(to))) for end in self.bends for to in (-inf, inf)]
+        slopes = torch.stack([self.slope(z.clamp(low, high)) for z in (low, high, *sides)])
+        room = ROUNDING[low.dtype] * (1 + slopes.abs().amax(0))
+        return slopes.amin(0) - room, slopes.amax(0) + room
+
     def relax(self, box: Box) -> LinearRelaxation:
         """Return the lines of least area, and the tangents from which α may choose."""
         box = self._mask_pole(box)

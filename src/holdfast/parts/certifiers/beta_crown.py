@@ -16,9 +16,10 @@ from holdfast.numerics.bounds.choice import splittable
 from holdfast.numerics.bounds.network import Network
 from holdfast.numerics.bounds.optimise import AlphaBeta, Ascent, Problem
 from holdfast.numerics.bounds.ranges import ranges_inside
+from holdfast.numerics.bounds.rounding import rounding
 from holdfast.parts.certifiers.alpha_crown import best_bound, concatenate_ranges
 from holdfast.parts.certifiers.shared.by_layers import ByLayers
-from holdfast.parts.certifiers.shared.certifier import rounding, rows_of, start
+from holdfast.parts.certifiers.shared.certifier import rows_of, start
 from holdfast.runtime.checked import Positive
 
 AT_ONCE = 64

@@ -13,7 +13,8 @@ from holdfast.core.threat import image_shape
 from holdfast.numerics.bounds.activations import Box
 from holdfast.numerics.bounds.backward import Region, boxes
 from holdfast.numerics.bounds.network import Network
-from holdfast.parts.certifiers.shared.certifier import Propagation, prepare, rounding
+from holdfast.numerics.bounds.rounding import rounding
+from holdfast.parts.certifiers.shared.certifier import Propagation, prepare
 
 FIRST = (1 / 64, 1 / 16)
 """First probes, in units of the largest radius; where all of them are certified, larger ones follow."""
