@@ -6,10 +6,13 @@ from holdfast.numerics.statistics.score import Score
 from holdfast.report.names import short_names
 from holdfast.report.numbers import format_score_inline, number, plural, score
 from holdfast.storage.index_upgrade import (
+    AGREEMENT,
     BREAKING,
     DISAGREEMENT,
     HELD,
     NOISE,
+    NOT_PROVED,
+    PROVED,
     Cause,
     Diagnosis,
     IndexMeasure,
@@ -54,6 +57,17 @@ def _disagree(measures: Mapping[str, IndexMeasure], names: tuple[str, str], noun
         )
     random = "" if noise.value is None else f", random noise as large for {score(noise, 'share')} of draws"
     return f"After a change of {_size(median)} both take half of {images} for different ones{random}{alone}."
+
+
+def _proved(measures: Mapping[str, IndexMeasure], noun: str) -> str:
+    """Return up to which change both are proved to agree, and how alike their vectors are proved to stay."""
+    agreed = measures[AGREEMENT].scores["both"]
+    answer = f"It is proved that both agree up to a change of {_size(agreed)}, for half of {plural(agreed.n, noun)}"
+    if PROVED not in measures:
+        return f"{answer}."
+    cosine, vacuous = measures[PROVED].scores["mean"], measures[PROVED].scores[NOT_PROVED]
+    nothing = f", and nothing for {score(vacuous, 'share')}" if vacuous.value else ""
+    return f"{answer}, and that within 1/255 their cosine stays above {score(cosine, 'similarity')}{nothing}."
 
 
 def _size(found: Score) -> str:
@@ -105,6 +119,8 @@ def sentences(upgrade: IndexUpgrade) -> list[str]:
         answer.append(f"There is no scale of distances, new / old: the {by} may be below 0, so it has no multiples.")
     if DISAGREEMENT in measures:
         answer.append(_disagree(measures, (old, new), upgrade.noun))
+    if AGREEMENT in measures:
+        answer.append(_proved(measures, upgrade.noun))
     if "threshold" not in measures:
         return answer
     limits, positives = (measures[name].scores for name in ("threshold", "false_positives"))

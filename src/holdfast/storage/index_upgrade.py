@@ -25,6 +25,12 @@ DISTURBED = "cosine_disturbed"
 DISAGREEMENT, BREAKING, PARTED = "disagreement_radius", "breaking_radius", "cosine_attacked"
 """The measures of attacked images: where both disagree, where each breaks, how far vectors part."""
 
+AGREEMENT, PROVED = "agreement_radius", "cosine_proved"
+"""The measures of what is proved: up to which change both agree, how alike their vectors stay."""
+
+NOT_PROVED = "nothing proved"
+"""The share of images for which there is no proof."""
+
 ALREADY, NOISE, LEVELS, HELD = "as they are", "noise of that size", "whole grey levels", "holds at 1/255"
 """Scores of the first, beside its median: shares of images. Of how far vectors part, what it is without an attack."""
 
@@ -163,6 +169,7 @@ class IndexPlanEntry(Entry, frozen=True, kw_only=True):
         skip_corrupt: whether files that cannot be read are left out.
         queries: how many stored vectors have their lists compared; None: as many as take about a minute.
         attacked: how many images are attacked.
+        proved: for how many images it is proved how alike both stay.
         require: what the new encoder must hold.
     """
 
@@ -183,6 +190,7 @@ class IndexPlanEntry(Entry, frozen=True, kw_only=True):
     skip_corrupt: bool
     queries: Count | None = None
     attacked: int = 0
+    proved: int = 0
     require: list[str]
 
 
@@ -317,6 +325,18 @@ class Attacked(Entry, frozen=True, kw_only=True):
     passes: Both[IndexPasses]
 
 
+class Proved(Entry, frozen=True, kw_only=True):
+    """What was to be proved of both encoders.
+
+    Attributes:
+        images: of how many, the first ones.
+        passes: of both, in propagations of bounds.
+    """
+
+    images: Count
+    passes: IndexPasses
+
+
 class IndexRecord(IndexUpgrade, frozen=True, kw_only=True):
     """What `index.json` holds, beside what changes.
 
@@ -330,13 +350,14 @@ class IndexRecord(IndexUpgrade, frozen=True, kw_only=True):
         changed: the images whose neighbours changed most, those first that keep least; with pictures.
         diagnosis: what makes two builds of one network differ; None where nobody asked.
         attacked: how both were attacked; None where nobody asked.
+        proved: what was to be proved of both; None where nobody asked.
         table: the file with a row for each image.
         environment: what computed it.
         finished: when, by the clock of that machine: ISO 8601, in UTC.
         findings: whether each requirement is met.
         passed: whether all are, and no canary is broken.
         status: the exit status.
-        notes: what should be known of stored vectors.
+        notes: what should be known of stored vectors, and why nothing could be proved.
     """
 
     encoders: Both[IndexEncoder]
@@ -355,3 +376,4 @@ class IndexRecord(IndexUpgrade, frozen=True, kw_only=True):
     status: Count
     notes: list[str] = []
     attacked: Attacked | None = None
+    proved: Proved | None = None

@@ -14,6 +14,13 @@ SLACK = 1e-3
 """Share of a step by which float32 may bring a value to the other side of where rounding jumps."""
 
 
+Line = tuple[Tensor, Tensor]
+"""slope · z + offset."""
+
+WHOLE = 1e-6
+"""How far a quotient may be from a whole number that it is."""
+
+
 @dataclass(frozen=True)
 class Clip(Curved):
     """min(max(step · round(z / step), low), high); without rounding where step is 0.
@@ -59,21 +66,26 @@ class Clip(Curved):
 
     @override
     def relax(self, box: Box) -> LinearRelaxation:
-        low, high = box
-        ends, middle = self.smooth.box(box), (low + high) / 2
-        # Above: the chord to where the ceiling begins, or the ceiling; below: from the floor's end, or the floor
-        above = _through(low, ends[0], high.clamp_max(self.high))
-        below = _through(high, ends[1], low.clamp_min(self.low))
-        above = _where(above[0] * middle + above[1] < ends[1], above, ends[1])
-        below = _where(below[0] * middle + below[1] > ends[0], below, ends[0])
-        if not self.step:
-            return LinearRelaxation(*below, *above)
-        # Half a step either way, or the one level that all of the range is rounded to
-        room, levels = (0.5 + SLACK) * self.step, self.box(box)
-        one = levels[0] == levels[1]
-        below = _where(~one, (below[0], below[1] - room), levels[0])
-        above = _where(~one, (above[0], above[1] + room), levels[1])
+        # Rounded, z is at most half a step farther up or down, and clipping rises
+        room = (0.5 + SLACK) * self.step if self.step else 0.0
+        (below, _), (_, above) = self._lines(box, -room), self._lines(box, room)
+        if self.step:
+            # Where all of the range is rounded to few levels, or is clipped, the last of them may be nearer
+            middle, levels = (box[0] + box[1]) / 2, self.box(box)
+            above = _where(above[0] * middle + above[1] < levels[1], above, levels[1])
+            below = _where(below[0] * middle + below[1] > levels[0], below, levels[0])
         return LinearRelaxation(*below, *above)
+
+    def _lines(self, box: Box, shift: float) -> tuple[Line, Line]:
+        """Return the lines below and above the clipping of z + shift."""
+        low, high = box[0] + shift, box[1] + shift
+        (least, most), middle = self.smooth.box((low, high)), (low + high) / 2
+        # Above: the chord to where the ceiling begins, or the ceiling; below: from the floor's end, or the floor
+        above = _through(low, least, high.clamp_max(self.high))
+        below = _through(high, most, low.clamp_min(self.low))
+        above = _where(above[0] * middle + above[1] < most, above, most)
+        below = _where(below[0] * middle + below[1] > least, below, least)
+        return (below[0], below[1] + below[0] * shift), (above[0], above[1] + above[0] * shift)
 
     def after(self, inner: "Clip") -> "Clip | None":
         """Return what clips a value that was clipped before, as one; None where two ways of rounding meet.
@@ -101,11 +113,7 @@ class Clip(Curved):
         return Clip(factor * self.low + shift, factor * self.high + shift, step)
 
 
-WHOLE = 1e-6
-"""How far a quotient may be from a whole number that it is."""
-
-
-def _through(end: Tensor, value: Tensor, corner: Tensor) -> tuple[Tensor, Tensor]:
+def _through(end: Tensor, value: Tensor, corner: Tensor) -> Line:
     """Return the line through an end, with a value there, and a corner, where the clipped value is the corner's own.
 
     Where the corner is not beyond the end nothing rises: the line is level.
@@ -115,6 +123,6 @@ def _through(end: Tensor, value: Tensor, corner: Tensor) -> tuple[Tensor, Tensor
     return slope, value - slope * end
 
 
-def _where(this: Tensor, line: tuple[Tensor, Tensor], level: Tensor) -> tuple[Tensor, Tensor]:
+def _where(this: Tensor, line: Line, level: Tensor) -> Line:
     """Return a line where it is to be taken, else a level one."""
     return torch.where(this, line[0], 0.0), torch.where(this, line[1], level)

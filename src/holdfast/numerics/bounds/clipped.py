@@ -12,6 +12,9 @@ from holdfast.numerics.bounds.relu import Relu
 SAME = 1e-14
 """How far from 1, and from 0, a factor and a shift may be by rounding in float64 that change nothing."""
 
+RELU = Clip(0.0)
+"""What a ReLU is."""
+
 
 def join_clips(network: Network) -> Network:
     """Return the same function with a `Clip` for each ReLU, clamp and rounding, as far as one can stand for several.
@@ -34,7 +37,7 @@ def join_clips(network: Network) -> Network:
         inputs = tuple(place[i] for i in node.inputs)
         operation = node.operation
         if isinstance(operation, Relu):
-            place.append(joined.clip(Clip(0.0), inputs[0], node))
+            place.append(joined.clip(RELU, inputs[0], node))
         elif isinstance(operation, Clip):
             place.append(joined.clip(operation, inputs[0], node))
         elif isinstance(operation, Clamp):
@@ -47,6 +50,18 @@ def join_clips(network: Network) -> Network:
             place.append(joined.add(replace(node, inputs=inputs)))
         assert joined.nodes[place[index]].shape == node.shape
     return Network(needed_for(place[-1], joined.nodes), network.normalised)
+
+
+def with_relus(network: Network) -> Network:
+    """Return the same network with a ReLU for each clip that is one: of them it is enough to know the sign.
+
+    Example:
+        >>> nodes = Node(None, (), (1,), "x"), Node(Clip(0.0), (0,), (1,), "clip")
+        >>> with_relus(Network(nodes)).nodes[1].operation
+        Relu()
+    """
+    nodes = (replace(node, operation=Relu()) if node.operation == RELU else node for node in network.nodes)
+    return Network(tuple(nodes), network.normalised)
 
 
 class _Joined:

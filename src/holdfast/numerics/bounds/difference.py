@@ -190,6 +190,7 @@ class Apart:
     """
 
     def __init__(self, first: Network, second: Network):
+        # Clips, of which all values are bounded: a difference needs more of them than a sign
         self.first, self.second = join_clips(first.double), join_clips(second.double)
         self._nodes = difference_nodes(self.first, self.second)
 
@@ -324,8 +325,8 @@ class _Builder:
         """Append what computes the difference of a pair from those that it is made of."""
         one, other = (network.nodes[i] for network, i in zip((self.first, self.second), pair, strict=True))
         # What one side alone does is done by nothing on the other
-        a = one.operation if len(read) == 0 or read[0][0] != pair[0] else None
-        b = other.operation if len(read) == 0 or read[0][1] != pair[1] else None
+        a = one.operation if not read or read[0][0] != pair[0] else None
+        b = other.operation if not read or read[0][1] != pair[1] else None
         same = all(self._places[each] is None for each in read)
         if not read:
             self._places[pair] = None  # the image is the same on both sides

@@ -22,8 +22,8 @@ def match(first: Network, second: Network) -> Mapping[Pair, tuple[Pair, ...]]:
     other does by doing nothing.
 
     Args:
-        first: the one network.
-        second: the other one.
+        first: the one network, with clips instead of ReLUs, see `join_clips`.
+        second: the other one, likewise.
 
     Raises:
         NotCertified: the networks are not made of the same operations, or of some whose difference is not bounded.

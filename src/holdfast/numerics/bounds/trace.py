@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from holdfast.numerics.bounds.clip import Clip
+from holdfast.numerics.bounds.clipped import join_clips, with_relus
 from holdfast.numerics.bounds.encoder import Encoder
 from holdfast.numerics.bounds.network import Network
 from holdfast.numerics.bounds.operations import Operations
@@ -100,6 +102,9 @@ def _read(encoder: Encoder, shape: tuple[int, ...]) -> tuple[torch.export.Export
         raise NotCertified(f"not certified: {error}") from error
     program = _export(pixels, encoder.name, shape)
     network = Operations(program, encoder.name).network()
+    # Integers are read as roundings between ReLUs, of which one function is bounded more tightly, and once
+    if any(isinstance(node.operation, Clip) for node in network.nodes):
+        network = with_relus(join_clips(network))
     _compare(pixels, network, encoder.name, shape)
     return program, network
 

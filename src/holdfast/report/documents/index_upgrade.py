@@ -7,7 +7,15 @@ from holdfast.report.documents.gate import MARKS, requirements
 from holdfast.report.index_sentences import OUTCOMES, diagnosis_sentences, names, sentences
 from holdfast.report.numbers import format_score_inline, number, plural
 from holdfast.report.table import Table
-from holdfast.storage.index_upgrade import DISAGREEMENT, DISTURBED, Attacked, IndexMeasure, IndexRecord, JudgedCanary
+from holdfast.storage.index_upgrade import (
+    AGREEMENT,
+    DISAGREEMENT,
+    DISTURBED,
+    Attacked,
+    IndexMeasure,
+    IndexRecord,
+    JudgedCanary,
+)
 
 LISTED = 10
 """Canaries that are listed outside the page."""
@@ -37,22 +45,22 @@ def diagnosis(record: IndexRecord) -> list[str]:
 
 
 def tables(record: IndexRecord) -> list[Table]:
-    """Return all tables: what both have in common, disturbed images, what each does."""
-    return [tabulate_overlap(record), tabulate_disturbed(record), tabulate_disagreement(record), sides_table(record)]
+    """Return all tables: what both have in common, disturbed, attacked and proved images, what each does."""
+    disturbed = ["cosine of both vectors, disturbed images", "median, 95 % interval"]
+    return [
+        tabulate_overlap(record),
+        _tabulate(record, DISTURBED, disturbed),
+        _tabulate(record, DISAGREEMENT, ["smallest change found on which both disagree", "95 % interval"]),
+        _tabulate(record, AGREEMENT, ["change up to which both are proved to agree", "95 % interval"]),
+        sides_table(record),
+    ]
 
 
-def tabulate_disturbed(record: IndexRecord) -> Table:
-    """Return how alike both vectors of an image are after each disturbance."""
-    entry = record.measures.get(DISTURBED)
+def _tabulate(record: IndexRecord, measure: str, head: list[str]) -> Table:
+    """Return all scores of a measure; no rows where the record has none."""
+    entry = record.measures.get(measure)
     rows = [] if entry is None else [[title, _cell(entry, title)] for title in entry.scores]
-    return Table(["cosine of both vectors, disturbed images", "median, 95 % interval"], rows)
-
-
-def tabulate_disagreement(record: IndexRecord) -> Table:
-    """Return how small changes are on which both disagree."""
-    entry = record.measures.get(DISAGREEMENT)
-    rows = [] if entry is None else [[title, _cell(entry, title)] for title in entry.scores]
-    return Table(["smallest change found on which both disagree", "95 % interval"], rows)
+    return Table(head, rows)
 
 
 def tabulate_overlap(record: IndexRecord) -> Table:
@@ -109,7 +117,9 @@ def summarise_passes(record: IndexRecord) -> str:
     looking = f"; {found:,} to find what makes them differ" if found else ""
     stored = "" if made == predicted else f"; those of {sum(predicted) - sum(made):,} more were stored"
     attacks = "" if record.attacked is None else f"; {_attacks(record.attacked)}"
-    return f"Encoder passes: {made[0]:,} by the old one, {made[1]:,} by the new one{stored}{looking}{attacks}"
+    bounds = 0 if record.proved is None else record.proved.passes.made.bounds
+    proofs = f"; {plural(bounds, 'propagation')} of bounds" if bounds else ""
+    return f"Encoder passes: {made[0]:,} by the old one, {made[1]:,} by the new one{stored}{looking}{attacks}{proofs}"
 
 
 def _attacks(attacked: Attacked) -> str:

@@ -9,15 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.auditing.plan import CLEAN, batch_size_for
+from holdfast.auditing.plan import CLEAN
 from holdfast.auditing.record import passes_entry
 from holdfast.auditing.session import Session
-from holdfast.core import Encoder, HoldfastError
-from holdfast.core.pair import Pair
 from holdfast.numerics.geometry.directions import cosine
 from holdfast.numerics.statistics.broken_median import BrokenMedian
 from holdfast.numerics.statistics.score import Score
@@ -37,69 +34,44 @@ from holdfast.storage.index_upgrade import (
     IndexMeasure,
     IndexPasses,
 )
-from holdfast.storage.run_folder import Store
+from holdfast.workflows.compare_index.both import LEVEL, pair_of
 from holdfast.workflows.compare_index.cosines import median_cosine
-from holdfast.workflows.compare_index.encoders import Side, disagreements, reopen
+from holdfast.workflows.compare_index.encoders import disagreements
 from holdfast.workflows.compare_index.measures import MEAN
 from holdfast.workflows.compare_index.plan import IndexPlan
-
-LEVEL = 1 / 255
-"""A change that nobody sees."""
 
 Row = Float[Tensor, "attacked"]
 
 
-def attack(
-    plan: IndexPlan, sides: tuple[Side, Side], opened: Mapping[str, Encoder], store: Store, listener: Listener
-) -> tuple[Attacked, dict[str, IndexMeasure]]:
+def attack(plan: IndexPlan, both: Session, listener: Listener) -> tuple[Attacked, dict[str, IndexMeasure]]:
     """Return how the first images were attacked, and what is measured of that.
 
     Args:
         plan: what is compared.
-        sides: what the old and the new encoder make of the images.
-        opened: encoders that were given, by their names.
-        store: where what was found is kept.
+        both: both encoders as one, see `open_both`.
         listener: hears how far it is.
-
-    Raises:
-        HoldfastError: two encoders that do not see the same pixels, or one that draws random numbers.
     """
-    count = min(plan.attacked, len(sides[0].images))
-    _refuse_unlike(sides, count)
-    listener.stage("opening both encoders")
-    old, new = (reopen(plan, spec, opened.get(spec)) for spec in (plan.old, plan.new))
-    pair = Pair(old, new, (sides[0].entry.dim, sides[1].entry.dim))
+    pair = pair_of(both)
+    count = min(plan.attacked, len(both.images))
     gradients = pair.sides[0].differentiable, pair.sides[1].differentiable
     observation = disagreements(plan, gradients)
-    images = sides[0].images
-    session = Session(
-        pair,
-        images,
-        attacked=count,
-        seed=plan.seed,
-        batch_size=plan.batch_size or batch_size_for(images.shape, plan.device),
-        device=plan.device,
-        store=store,
-        progress=listener.advance,
-    )
-    # What both make of the images as they are is known
-    session.take(CLEAN, {"reps": torch.cat([side.represented.reps for side in sides], 1)})
     predicted = [passes * count for passes in observation.passes_of_sides(gradients)]
+    begun = [side.passes for side in pair.sides]
     needed, before = observation.passes_of(pair) * count, pair.passes
     listener.begin("both", needed.work)
     listener.stage("looking for changes on which both disagree")
     with foreign(f"encoders {pair.name}", "attacked", wrap=True):
-        session.observe(observation)
+        both.observe(observation)
     listener.advance(needed.work - (pair.passes - before).work)  # what was stored or spared
     passes = [
-        IndexPasses(predicted=passes_entry(most), made=passes_entry(side.passes))
-        for most, side in zip(predicted, pair.sides, strict=True)
+        IndexPasses(predicted=passes_entry(most), made=passes_entry(side.passes - start))
+        for most, side, start in zip(predicted, pair.sides, begun, strict=True)
     ]
     # How far vectors part is told beside how alike they are without an attack
     entry = Attacked(images=count, gradients=_LED[gradients], passes=Both(old=passes[0], new=passes[1]))
-    clean = [side.represented.reps[:count] for side in sides]
-    alike = 1 - cosine(*clean) if clean[0].shape == clean[1].shape else None
-    return entry, _measure(_Seen(**session.read(observation)), alike, plan.compared_by.in_words)
+    first, second = both.read(CLEAN)["reps"][:count].split(pair.widths, 1)
+    alike = 1 - cosine(first, second) if first.shape == second.shape else None
+    return entry, _measure(_Seen(**both.read(observation)), alike, plan.compared_by.in_words)
 
 
 _LED: Mapping[tuple[bool, bool], Literal["both", "old", "new", "neither"]] = {
@@ -108,20 +80,6 @@ _LED: Mapping[tuple[bool, bool], Literal["both", "old", "new", "neither"]] = {
     (False, True): "new",
     (False, False): "neither",
 }
-
-
-def _refuse_unlike(sides: tuple[Side, Side], count: int) -> None:
-    """Refuse encoders that do not see the same pixels: one change of them would be two."""
-    old, new = (side.images for side in sides)
-    same = old.shape == new.shape and all(
-        torch.equal(old.batch(place, place + 1), new.batch(place, place + 1)) for place in range(count)
-    )
-    if not same:
-        seen = " and ".join(f"{list(images.shape)} {images.geometry or ''}".strip() for images in (old, new))
-        raise HoldfastError(
-            "attacked: expected two encoders that see the same pixels, of which a change is one, got images rendered "
-            f"as {seen}; give both specs the same size, resize and crop, or leave --attacked out"
-        )
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 
 from holdfast.config.part_syntax import part_table
 from holdfast.core import Divergence, HoldfastError, registry
+from holdfast.numerics.geometry.divergence import LinearDivergence
 from holdfast.sources.vectors import is_stored
 from holdfast.storage.index_upgrade import IndexPlanEntry
 from holdfast.workflows.compare_index.request import IndexRequest
@@ -27,6 +28,11 @@ class IndexPlan(IndexRequest):
             raise HoldfastError(f"images: expected at least 3, for lists of neighbours, got {self.images}")
         if self.calls is not None and self.calls < 1:
             raise HoldfastError(f"calls: expected at least 1, got {self.calls}")
+        if self.proved and not isinstance(self.compared_by, LinearDivergence):
+            raise HoldfastError(
+                f"proved: expected a divergence whose margins are linear, l2, cosine or dot, got '{self.divergence}'; "
+                "take one of them, or leave --proved out"
+            )
         if not self.k or len(set(self.k)) < len(self.k):
             raise HoldfastError(f"k: expected one number of neighbours or more, each once, got {list(self.k)}")
         if self.rate is not None and self.threshold is not None:
@@ -55,6 +61,10 @@ class IndexPlan(IndexRequest):
         if any(stored) and self.attacked:
             raise HoldfastError(
                 "attacked: expected two encoders, which are shown changed images, got stored vectors; leave it out"
+            )
+        if any(stored) and self.proved:
+            raise HoldfastError(
+                "proved: expected two encoders, whose networks can be read, got stored vectors; leave it out"
             )
         if all(stored) and self.images is not None:
             raise HoldfastError(

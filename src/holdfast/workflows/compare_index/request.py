@@ -46,6 +46,13 @@ class IndexOptions(metaclass=Checked):
             "passes each and side, 730 where neither has a gradient."
         ),
     ] = 0
+    proved: Annotated[
+        int,
+        Option(
+            "For how many of the first images it is proved how alike both stay within 1/255, and up to which change "
+            "they agree; both networks must be torch's or ONNX files."
+        ),
+    ] = 0
     require: Annotated[
         tuple[str, ...],
         Option("'overlap@10 > 90 %': what the new encoder must hold, as for check; repeatable."),

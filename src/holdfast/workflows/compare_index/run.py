@@ -37,15 +37,18 @@ from holdfast.storage.index_upgrade import (
     IndexEncoder,
     IndexImages,
     IndexRecord,
+    Proved,
 )
 from holdfast.storage.record_file import RECORD as AUDIT
 from holdfast.storage.run_folder import Store, digest
 from holdfast.workflows.compare_index.attacked import attack
+from holdfast.workflows.compare_index.both import open_both
 from holdfast.workflows.compare_index.canaries import read_canaries
 from holdfast.workflows.compare_index.changed import draw_into, most_changed
 from holdfast.workflows.compare_index.diagnosis import diagnose, diagnose_vectors
 from holdfast.workflows.compare_index.encoders import foresee, represent
 from holdfast.workflows.compare_index.plan import IndexPlan
+from holdfast.workflows.compare_index.proved import prove
 from holdfast.workflows.compare_index.stored import draw, entry_of, find_copies, match, side_of
 from holdfast.workflows.compare_index.upgrade import PAIRED, Drawn, Upgrade, findings, refuse_too_few, upgrade
 
@@ -116,11 +119,16 @@ def compare_index(
         drawn = Drawn(every, every[:PAIRED]) if old.represented.finds or new.represented.finds else None
         upgraded = upgrade(plan, old.represented, new.represented, alike, canaries, images.ids, listener, drawn)
 
-        # Small changes on which both disagree
-        attacked = None
-        if plan.attacked:
-            attacked, found_by_attacks = attack(plan, (old, new), opened, store, listener)
-            upgraded.measures.update(found_by_attacks)
+        # Small changes on which both disagree, and up to which size there is none
+        attacked = proved = None
+        if plan.attacked or plan.proved:
+            both = open_both(plan, (old, new), opened, store, listener)
+            if plan.attacked:
+                attacked, measured = attack(plan, both, listener)
+                upgraded.measures.update(measured)
+            if plan.proved:
+                proved, measured = prove(plan, both, notes, listener)
+                upgraded.measures.update(measured)
 
         # Images that changed most, and a row for each image
         listener.stage("drawing the images that changed most")
@@ -138,7 +146,7 @@ def compare_index(
         # Two builds of one network: what makes them differ
         diagnosis = diagnose(plan, (old, new), opened, tuple(held), listener) if plan.same else None
         sides = Both(old=old.entry, new=new.entry)
-        return asked.record(sides, data, upgraded, images.ids, None, picture, notes, diagnosis, attacked)
+        return asked.record(sides, data, upgraded, images.ids, None, picture, notes, diagnosis, attacked, proved)
 
 
 def _compare_stored(asked: "Asked", old: Vectors, new: Vectors) -> IndexRecord:
@@ -225,6 +233,7 @@ class Asked:
         notes: Sequence[str],
         diagnosis: Diagnosis | None,
         attacked: Attacked | None = None,
+        proved: Proved | None = None,
     ) -> IndexRecord:
         """Write what became of everything, requirements and canaries too, and return it as it is written."""
         plan = self.plan
@@ -253,6 +262,7 @@ class Asked:
             changed=changed,
             diagnosis=diagnosis,
             attacked=attacked,
+            proved=proved,
             table=TABLE,
             environment=environment(),
             finished=datetime.now(UTC).isoformat(timespec="seconds"),
