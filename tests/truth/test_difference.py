@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -54,7 +55,7 @@ class Plus(nn.Module):
         return x + self.block(x)
 
 
-def conv(channels: int = 4, **options: int) -> nn.Conv2d:
+def conv(channels: int = 4, **options: Any) -> nn.Conv2d:
     return nn.Conv2d(channels, 4, 3, **options)
 
 

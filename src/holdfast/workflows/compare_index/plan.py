@@ -28,6 +28,9 @@ class IndexPlan(IndexRequest):
             raise HoldfastError(f"images: expected at least 3, for lists of neighbours, got {self.images}")
         if self.calls is not None and self.calls < 1:
             raise HoldfastError(f"calls: expected at least 1, got {self.calls}")
+        for option, count in (("attacked", self.attacked), ("proved", self.proved)):
+            if count < 0:
+                raise HoldfastError(f"{option}: expected 0 or more of the first images, got {count}")
         if self.proved and not isinstance(self.compared_by, LinearDivergence):
             raise HoldfastError(
                 f"proved: expected a divergence whose margins are linear, l2, cosine or dot, got '{self.divergence}'; "

@@ -9,7 +9,6 @@ from torch import Tensor
 from holdfast.auditing.record import passes_entry
 from holdfast.auditing.session import Session
 from holdfast.core import HoldfastError, Observation, registry
-from holdfast.numerics.statistics.score import Score
 from holdfast.numerics.statistics.statistic import Median, Share
 from holdfast.runtime.errors import NotCertified
 from holdfast.runtime.listener import Listener
@@ -112,7 +111,7 @@ def _measure(proved: Mapping[str, Tensor], distance: str) -> dict[str, IndexMeas
             title="cosine of old and new vectors, proved within 1/255, median",
             scores={
                 NOT_PROVED: replace(Share((cosine <= -1).double()).score(), unit="share", better="lower"),
-                MEAN: _median(cosine),
+                MEAN: median_cosine(cosine),
             },
             headline=MEAN,
             unit="similarity",
@@ -123,9 +122,3 @@ def _measure(proved: Mapping[str, Tensor], distance: str) -> dict[str, IndexMeas
             ),
         )
     }
-
-
-def _median(cosine: Tensor) -> Score:
-    """Return the median of lower bounds of cosines; where it is -1 nothing is proved for half of the images."""
-    score = median_cosine(cosine)
-    return replace(score, low=max(-1.0, score.low)) if score.low is not None else score
