@@ -2,7 +2,8 @@
 
 `encoders.json` is of `python -m benchmarks.references`, `hardening.json` of `python -m benchmarks.hardening`,
 `certified_training.json` of `python -m benchmarks.certified_training`, `black_box.json` of `python -m
-benchmarks.black_box`, `parity.json` of `python -m benchmarks.parity`. A page asks by a block, for example
+benchmarks.black_box`, `parity.json` of `python -m benchmarks.parity`, `proved_builds.json` of `python -m
+benchmarks.proved_builds`. A page asks by a block, for example
 `<!-- worst case: CIFAR-10 -->`, see `blocks.py`.
 """
 
@@ -33,6 +34,7 @@ ASKED = blocks.pattern(
     "certified",
     "coarse attacks",
     "parity",
+    "proved builds",
     "black box",
 )
 OUTCOMES = {
@@ -59,7 +61,8 @@ def make(kind: str, of: str | None) -> str:
     makers: dict[str, Callable[..., str]] = {
         "worst case": worst_case, "everyday": everyday, "classifiers": classifiers, "told by": told_by, "alike": alike,
         "matrix": matrix, "records": records, "hardening": hardening, "certified": certified,
-        "coarse attacks": coarse_attacks, "parity": parity, "black box": black_box,
+        "coarse attacks": coarse_attacks, "parity": parity, "proved builds": proved_builds,
+        "black box": black_box,
     }  # fmt: skip
     return makers[kind](*([of] if of else []))
 
@@ -209,6 +212,20 @@ def parity() -> str:
         cells = [row["build"], _share(scores["overlap@10"])]
         cells += [_cosine(scores[name]) for name in ("cosine", "cosine_disturbed")]
         lines.append(_row(row["network"], [*cells, _share(scores["cosine_below"]), str(row["seconds"])]))
+    return "\n".join(lines)
+
+
+def proved_builds() -> str:
+    """Return what is proved of builds of real networks, beside what attacks find."""
+    heads = ("both agree, proved", "disagree, found", "cosine", "within 1/255, found", "within 1/255, proved")
+    lines = _head("network", "int8", *heads, "tighter", "seconds an image")
+    for row in json.loads((DOCS / "proved_builds.json").read_text(encoding="utf-8")):
+        scores = row["scores"]
+        sizes = scores["agreement_radius"]["both"], scores["disagreement_radius"]["median"]
+        cosines = (scores[name]["mean"] for name in ("cosine", "cosine_attacked", "cosine_proved"))
+        cells = [row["build"].removeprefix("int8 "), *(_size(size, 1) for size in sizes)]
+        cells += ["none" if cosine["value"] <= -1 else _cosine(cosine) for cosine in cosines]
+        lines.append(_row(row["network"], [*cells, f"{row['tighter']:.2g}", f"{row['seconds']:.0f}"]))
     return "\n".join(lines)
 
 

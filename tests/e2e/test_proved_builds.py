@@ -1,11 +1,9 @@
 """What is proved of two builds: known answers, beside attacks, networks of which nothing can be proved, bad input."""
 
-import copy
 from typing import Any
 
 import pytest
 import torch
-from test_difference import Levels
 from test_disagreements import PLAIN, SKEWED, breaking, build, network, white
 from torch import Tensor, nn
 
@@ -15,6 +13,7 @@ from holdfast.core.pair import Pair
 from holdfast.parts.observations.proved_alike import ProvedAlike
 from holdfast.parts.threats.linf import Linf
 from holdfast.workflows.compare_index.proved import _compare
+from levels import Levels, round_weights
 
 IMAGES = 20
 
@@ -22,16 +21,6 @@ IMAGES = 20
 @pytest.fixture(scope="module")
 def pictures() -> Tensor:
     return torch.rand(IMAGES, 1, 8, 8, generator=torch.Generator().manual_seed(0))
-
-
-def rounded(encoder: nn.Module) -> nn.Module:
-    """The same with weights of 8 bits."""
-    small = copy.deepcopy(encoder)
-    with torch.no_grad():
-        for weights in small.parameters():
-            step = weights.abs().amax() / 127
-            weights.copy_((weights / step).round() * step)
-    return small
 
 
 def compare(old: Any, new: Any, images: Tensor, **options: Any) -> Any:
@@ -63,7 +52,7 @@ def test_of_linear_encoders_what_is_proved_is_the_truth() -> None:
 @pytest.fixture(scope="module")
 def record(pictures: Tensor) -> Any:
     return compare(
-        network(1), rounded(network(1)), pictures, attacked=6, proved=8, same=True,
+        network(1), round_weights(network(1)), pictures, attacked=6, proved=8, same=True,
         require=["cosine_proved > 0.9", "agreement_radius > 0.01/255"],
     )  # fmt: skip
 
@@ -92,7 +81,7 @@ def test_the_answer_says_what_is_proved(record: Any) -> None:
 
 
 def test_a_build_that_rounds_is_proved_too(pictures: Tensor) -> None:
-    first, *rest = rounded(network(1)).children()
+    first, *rest = round_weights(network(1)).children()
     levels = nn.Sequential(Levels(1 / 255), first, Levels(0.02, 0), *rest).eval()
     found = compare(network(1), levels, pictures, attacked=3, proved=3)
     assert found["measures"]["agreement_radius"]["scores"]["both"]["value"] > 0
@@ -100,8 +89,8 @@ def test_a_build_that_rounds_is_proved_too(pictures: Tensor) -> None:
 
 
 def test_interrupted_it_goes_on_and_asked_again_nothing_is_proved_twice(pictures: Tensor, tmp_path: Any) -> None:
-    first = compare(network(1), rounded(network(1)), pictures, proved=3, out=tmp_path / "run")
-    again = compare(network(1), rounded(network(1)), pictures, proved=3, out=tmp_path / "run")
+    first = compare(network(1), round_weights(network(1)), pictures, proved=3, out=tmp_path / "run")
+    again = compare(network(1), round_weights(network(1)), pictures, proved=3, out=tmp_path / "run")
     assert again["proved"]["passes"]["made"]["bounds"] == 0
     assert first["measures"] == again["measures"]
 

@@ -1,6 +1,5 @@
 """The difference of two builds of a network: what is proved holds for every image, and is tight where it can be."""
 
-import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -26,22 +25,9 @@ from holdfast.parts.certifiers.interval import Interval
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.errors import NotCertified
-from holdfast.sources.onnx.operators.quantised import round_to_levels
+from levels import Levels, round_weights
 
 SHAPE = (3, 8, 8)
-INT8 = 3
-
-
-class Levels(nn.Module):
-    """Values as integers of 8 bits hold them: QuantizeLinear, DequantizeLinear."""
-
-    def __init__(self, scale: float, zero: int = -128):
-        super().__init__()
-        self.scale, self.zero = scale, zero
-
-    def forward(self, x: Tensor) -> Tensor:
-        scale = torch.tensor(self.scale, dtype=x.dtype)
-        return (round_to_levels(x, scale, self.zero, INT8) - self.zero) * scale
 
 
 class Plus(nn.Module):
@@ -88,26 +74,16 @@ def original(name: str) -> Encoder:
         return encoder_of(NETWORKS[name]())
 
 
-def quantised(encoder: Encoder, bits: int = 8) -> Encoder:
-    """The same with weights of so many bits."""
-    build = copy.deepcopy(encoder)
-    for module in build.modules():
-        if isinstance(module, (nn.Conv2d, nn.Linear)):
-            scale = module.weight.detach().abs().amax() / (2 ** (bits - 1) - 1)
-            module.weight.data = (module.weight.data / scale).round() * scale
-    return build
-
-
 def with_levels() -> Encoder:
     """The network "ReLU" as runtimes deploy it: pixels, weights and activations are integers, whose limits clip."""
-    encoder = quantised(original("ReLU"))
+    encoder = round_weights(original("ReLU"))
     first, _, second, _, flat, last = encoder.module.children()
     return encoder_of([Levels(0.0235, -3), first, Levels(0.01), second, Levels(0.006), flat, last, Levels(0.008, 0)])
 
 
 def pairs() -> Iterator[tuple[str, Encoder, Encoder]]:
     for name in NETWORKS:
-        yield name, original(name), quantised(original(name))
+        yield name, original(name), round_weights(original(name))
     yield "levels", original("ReLU"), with_levels()
     yield "levels first", with_levels(), original("ReLU")
     other = with_levels()
@@ -166,7 +142,7 @@ def test_no_image_beats_what_is_proved(name: str, radius: float) -> None:
 def test_nor_of_networks_drawn_at_random(seed: int) -> None:
     encoder, shape = random_encoder(seed)
     both, where = (
-        apart(encoder, quantised(encoder, 5), shape),
+        apart(encoder, round_weights(encoder, 5), shape),
         region(0.03, L2() if seed % 3 == 0 else None, image(shape)),
     )
     low, high = both.box(where)
@@ -214,6 +190,19 @@ def test_step_by_step_is_many_times_tighter_than_each_by_itself(name: str, times
     assert float((high - low).mean()) * times < float(((a[1] - b[0]) - (a[0] - b[1])).mean())
 
 
+def test_maxima_of_different_inputs_are_apart_by_what_they_are() -> None:
+    def largest(sign: float) -> Encoder:
+        point = nn.Conv2d(1, 1, 1, bias=False)
+        nn.init.constant_(point.weight, sign)
+        return Encoder(nn.Sequential(point, nn.MaxPool2d(2), nn.Flatten()), mean=0, std=1)
+
+    x = torch.tensor([[[[0.9, 0.1], [0.5, 0.5]]]])
+    low, high = apart(largest(1.0), largest(-1.0), (1, 2, 2)).box(region(0.01, x=x))
+    # .9 by one input, less -.1 by another
+    assert float(low) == pytest.approx(0.98, abs=1e-6)
+    assert float(high) == pytest.approx(1.02, abs=1e-6)
+
+
 def test_beyond_the_limit_of_work_intervals_stand_in_and_hold() -> None:
     both, where = apart(*PAIRS["residual"]), region(0.02)
     low, high = both.box(where, Limit(1e-9, "intervals"))
@@ -232,6 +221,10 @@ def test_beyond_the_limit_of_work_intervals_stand_in_and_hold() -> None:
         (lambda: original("ReLU"), lambda: original("max pooling")),
         (lambda: original("affine"), lambda: original("curved")),
         (lambda: encoder_of([conv(3), nn.Flatten()]), lambda: encoder_of([conv(3, dilation=2), nn.Flatten()])),
+        (
+            lambda: encoder_of([conv(3, padding=1), nn.Flatten()]),
+            lambda: encoder_of([conv(3, padding=2, dilation=2), nn.Flatten()]),
+        ),
         (lambda: encoder_of([nn.Flatten(), nn.GELU()]), lambda: encoder_of([nn.Flatten(), nn.SiLU()])),
     ],
 )

@@ -72,14 +72,8 @@ def _same_step(one: Node, other: Node) -> bool:
     if type(a) is not type(b) or len(one.inputs) != len(other.inputs):
         return False
     if isinstance(a, Conv) and isinstance(b, Conv):
-        same = (a.inner, a.stride, a.padding, a.dilation, a.groups) == (
-            b.inner,
-            b.stride,
-            b.padding,
-            b.dilation,
-            b.groups,
-        )
-        return same and a.weight.shape == b.weight.shape
+        places = [(conv.inner, conv.stride, conv.padding, conv.dilation, conv.groups) for conv in (a, b)]
+        return places[0] == places[1] and a.weight.shape == b.weight.shape
     if isinstance(a, (Matrix, Matrices)) and isinstance(b, (Matrix, Matrices)):
         return a.weight.shape == b.weight.shape and getattr(a, "left", None) == getattr(b, "left", None)
     if isinstance(a, Add) and isinstance(b, Add):
