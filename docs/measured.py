@@ -33,6 +33,7 @@ ASKED = blocks.pattern(
     "certified",
     "coarse attacks",
     "parity",
+    "attacked builds",
     "black box",
 )
 OUTCOMES = {
@@ -59,7 +60,8 @@ def make(kind: str, of: str | None) -> str:
     makers: dict[str, Callable[..., str]] = {
         "worst case": worst_case, "everyday": everyday, "classifiers": classifiers, "told by": told_by, "alike": alike,
         "matrix": matrix, "records": records, "hardening": hardening, "certified": certified,
-        "coarse attacks": coarse_attacks, "parity": parity, "black box": black_box,
+        "coarse attacks": coarse_attacks, "parity": parity, "attacked builds": attacked_builds,
+        "black box": black_box,
     }  # fmt: skip
     return makers[kind](*([of] if of else []))
 
@@ -209,6 +211,24 @@ def parity() -> str:
         cells = [row["build"], _share(scores["overlap@10"])]
         cells += [_cosine(scores[name]) for name in ("cosine", "cosine_disturbed")]
         lines.append(_row(row["network"], [*cells, _share(scores["cosine_below"]), str(row["seconds"])]))
+    return "\n".join(lines)
+
+
+def attacked_builds() -> str:
+    """Return what small changes make of builds of real networks and their float networks."""
+    lines = _head(
+        "network", "build", "both disagree at, /255", "float alone", "build alone", "whole grey levels", "noise",
+        "cosine", "parted", "gradients of", "seconds",
+    )  # fmt: skip
+    led = {"old": "float", "new": "build"}  # else both, or neither
+    for row in json.loads((DOCS / "parity.json").read_text(encoding="utf-8")):
+        if found := row.get("attacked"):
+            radius, alone, cosine = found["scores"].values()
+            cells = [_size(score, 255) for score in (radius["median"], alone["old"], alone["new"])]
+            cells += [_share(radius["whole grey levels"]), _share(radius["noise of that size"])]
+            cells += [_cosine(cosine[name]) for name in ("as they are", "mean")]
+            cells += [led.get(found["gradients"], found["gradients"]), str(found["seconds"])]
+            lines.append(_row(row["network"], [row["build"], *cells]))
     return "\n".join(lines)
 
 
