@@ -34,6 +34,7 @@ ASKED = blocks.pattern(
     "certified",
     "coarse attacks",
     "parity",
+    "attacked builds",
     "proved builds",
     "black box",
 )
@@ -61,7 +62,8 @@ def make(kind: str, of: str | None) -> str:
     makers: dict[str, Callable[..., str]] = {
         "worst case": worst_case, "everyday": everyday, "classifiers": classifiers, "told by": told_by, "alike": alike,
         "matrix": matrix, "records": records, "hardening": hardening, "certified": certified,
-        "coarse attacks": coarse_attacks, "parity": parity, "proved builds": proved_builds,
+        "coarse attacks": coarse_attacks, "parity": parity, "attacked builds": attacked_builds,
+        "proved builds": proved_builds,
         "black box": black_box,
     }  # fmt: skip
     return makers[kind](*([of] if of else []))
@@ -217,15 +219,39 @@ def parity() -> str:
 
 def proved_builds() -> str:
     """Return what is proved of builds of real networks, beside what attacks find."""
-    heads = ("both agree, proved", "disagree, found", "cosine", "within 1/255, found", "within 1/255, proved")
+    heads = (
+        "both agree up to, /255, proved",
+        "both disagree at, found",
+        "cosine",
+        "within 1/255, found",
+        "within 1/255, proved",
+    )
     lines = _head("network", "int8", *heads, "tighter", "seconds an image")
     for row in json.loads((DOCS / "proved_builds.json").read_text(encoding="utf-8")):
         scores = row["scores"]
         sizes = scores["agreement_radius"]["both"], scores["disagreement_radius"]["median"]
         cosines = (scores[name]["mean"] for name in ("cosine", "cosine_attacked", "cosine_proved"))
-        cells = [row["build"].removeprefix("int8 "), *(_size(size, 1) for size in sizes)]
+        cells = [row["build"].removeprefix("int8 "), *(_size(size, 255) for size in sizes)]
         cells += ["none" if cosine["value"] <= -1 else _cosine(cosine) for cosine in cosines]
         lines.append(_row(row["network"], [*cells, f"{row['tighter']:.2g}", f"{row['seconds']:.0f}"]))
+    return "\n".join(lines)
+
+
+def attacked_builds() -> str:
+    """Return what small changes make of builds of real networks and their float networks."""
+    lines = _head(
+        "network", "build", "both disagree at, /255", "float alone", "build alone", "whole grey levels", "noise",
+        "cosine", "parted", "gradients of", "seconds",
+    )  # fmt: skip
+    led = {"old": "float", "new": "build"}  # else both, or neither
+    for row in json.loads((DOCS / "parity.json").read_text(encoding="utf-8")):
+        if found := row.get("attacked"):
+            radius, alone, cosine = found["scores"].values()
+            cells = [_size(score, 255) for score in (radius["median"], alone["old"], alone["new"])]
+            cells += [_share(radius["whole grey levels"]), _share(radius["noise of that size"])]
+            cells += [_cosine(cosine[name]) for name in ("as they are", "mean")]
+            cells += [led.get(found["gradients"], found["gradients"]), str(found["seconds"])]
+            lines.append(_row(row["network"], [row["build"], *cells]))
     return "\n".join(lines)
 
 

@@ -24,7 +24,7 @@ from holdfast.parts.divergences.l1 import L1
 from holdfast.parts.divergences.l2 import L2
 from holdfast.parts.observations.disagreements import Disagreements
 from holdfast.report.index_sentences import _disagree
-from holdfast.workflows.compare_index.attacked import _measure, _Seen
+from holdfast.workflows.compare_index.attacked import Seen, _measure
 from loopback import Said, serve
 
 IMAGES = 20
@@ -284,7 +284,7 @@ def test_of_equal_builds_none_is_found_and_a_requirement_can_say_so(pictures: Te
 )
 def test_a_side_that_nothing_breaks_is_left_out_of_the_sentence(old: float, new: float, said: str) -> None:
     never, same = torch.full((4,), torch.inf).double(), torch.ones(4).double()
-    seen = _Seen(
+    seen = Seen(
         radius=never, halfway=never, first=old * same, second=new * same, noise=never * torch.nan, levels=0 * same,
         cosine=same,
     )  # fmt: skip

@@ -211,8 +211,9 @@ def test_beyond_the_limit_of_work_intervals_stand_in_and_hold() -> None:
     assert bool(((difference >= low) & (difference <= high)).all())
     tight = both.box(where)
     assert float((high - low).mean()) > float((tight[1] - tight[0]).mean())
-    with pytest.raises(NotCertified, match="would be bounded first"):
+    with pytest.raises(NotCertified) as error:
         both.box(where, Limit(1e-9))
+    assert "would be bounded first" in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -231,8 +232,10 @@ def test_beyond_the_limit_of_work_intervals_stand_in_and_hold() -> None:
 def test_networks_that_are_not_in_step_are_refused_in_words(
     old: Callable[[], Encoder], new: Callable[[], Encoder]
 ) -> None:
-    with pytest.raises(NotCertified, match=r"expected two builds of one network.* in the one where the other has"):
+    with pytest.raises(NotCertified) as error:
         apart(old(), new())
+    assert "expected two builds of one network" in str(error.value)
+    assert "in the one where the other has" in str(error.value)
 
 
 # --- clips ---
@@ -268,8 +271,8 @@ def test_two_clips_are_one(outer: Clip, inner: Clip) -> None:
 def test_ways_of_rounding_that_differ_stay_apart() -> None:
     assert Clip(step=0.3).after(Clip(step=0.2)) is None
     # Levels that would not be multiples of the step any more
-    assert Clip(step=1.0).scaled(0.5, 0.2) is None
-    assert Clip(step=1.0).scaled(-1.0, 0.0) is None
+    assert Clip(step=1.0).rescale(0.5, 0.2) is None
+    assert Clip(step=1.0).rescale(-1.0, 0.0) is None
 
 
 @pytest.mark.parametrize("name", PAIRS)

@@ -59,15 +59,19 @@ def _disagree(measures: Mapping[str, IndexMeasure], names: tuple[str, str], noun
     return f"After a change of {_size(median)} both take half of {images} for different ones{random}{alone}."
 
 
-def _proved(measures: Mapping[str, IndexMeasure], noun: str) -> str:
+def _say_proofs(measures: Mapping[str, IndexMeasure], noun: str) -> str:
     """Return up to which change both are proved to agree, and how alike their vectors are proved to stay."""
-    agreed = measures[AGREEMENT].scores["both"]
+    agreed = _headline(measures[AGREEMENT])
     answer = f"It is proved that both agree up to a change of {_size(agreed)}, for half of {plural(agreed.n, noun)}"
     if PROVED not in measures:
         return f"{answer}."
-    cosine, vacuous = measures[PROVED].scores["mean"], measures[PROVED].scores[NOT_PROVED]
+    cosine, vacuous = _headline(measures[PROVED]), measures[PROVED].scores[NOT_PROVED]
     nothing = f", and nothing for {score(vacuous, 'share')}" if vacuous.value else ""
     return f"{answer}, and that within 1/255 their cosine stays above {score(cosine, 'similarity')}{nothing}."
+
+
+def _headline(measure: IndexMeasure) -> Score:
+    return measure.scores[measure.headline]
 
 
 def _size(found: Score) -> str:
@@ -120,7 +124,7 @@ def sentences(upgrade: IndexUpgrade) -> list[str]:
     if DISAGREEMENT in measures:
         answer.append(_disagree(measures, (old, new), upgrade.noun))
     if AGREEMENT in measures:
-        answer.append(_proved(measures, upgrade.noun))
+        answer.append(_say_proofs(measures, upgrade.noun))
     if "threshold" not in measures:
         return answer
     limits, positives = (measures[name].scores for name in ("threshold", "false_positives"))

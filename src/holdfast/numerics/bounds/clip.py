@@ -100,11 +100,11 @@ class Clip(Curved):
         low, high = (float(self(torch.tensor(end, dtype=torch.float64))) for end in (inner.low, inner.high))
         return Clip(low, high, self.step or inner.step)
 
-    def scaled(self, factor: float, shift: float) -> "Clip | None":
+    def rescale(self, factor: float, shift: float) -> "Clip | None":
         """Return G with factor · F(z) + shift = G(factor · z + shift); None where levels would not stay multiples.
 
         Example:
-            >>> Clip(0.0, 4.0, 1.0).scaled(0.5, -1.0)
+            >>> Clip(0.0, 4.0, 1.0).rescale(0.5, -1.0)
             Clip(low=-1.0, high=1.0, step=0.5)
         """
         step = factor * self.step

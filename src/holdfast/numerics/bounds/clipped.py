@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from holdfast.numerics.bounds.affine import Clamp, Conv, Matrix, Scale
 from holdfast.numerics.bounds.clip import Clip
-from holdfast.numerics.bounds.network import Network, Node, needed_for
+from holdfast.numerics.bounds.network import Network, Node, keep_needed
 from holdfast.numerics.bounds.reader import fold_scale
 from holdfast.numerics.bounds.relu import Relu
 
@@ -30,6 +30,7 @@ def join_clips(network: Network) -> Network:
         >>> [node.operation for node in join_clips(Network((*nodes, Node(Relu(), (3,), (1,), "relu")))).nodes[1:]]
         [Clip(low=0.0, high=inf, step=0.25)]
     """
+    # In the order in which they run, each from the numbers that its inputs have in the new network
     joined = _Joined()
     readers = Counter(i for node in network.nodes for i in node.inputs)
     place: list[int] = []
@@ -49,7 +50,7 @@ def join_clips(network: Network) -> Network:
         else:
             place.append(joined.add(replace(node, inputs=inputs)))
         assert joined.nodes[place[index]].shape == node.shape
-    return Network(needed_for(place[-1], joined.nodes), network.normalised)
+    return Network(keep_needed(place[-1], joined.nodes), network.normalised)
 
 
 def with_relus(network: Network) -> Network:
@@ -94,7 +95,7 @@ class _Joined:
         """
         before = self.nodes[z]
         if isinstance(before.operation, Clip):
-            moved = _scaled(before.operation, scale, alone)
+            moved = _rescale(before.operation, scale, alone)
             if moved is not None:
                 return self.clip(moved, self.scale(scale, before.inputs[0], node), node)
         # Into the weights before it; whoever else reads these keeps the node as it was
@@ -106,7 +107,7 @@ class _Joined:
         return z if _changes_nothing(scale) else self.add(Node(scale, (z,), node.shape, node.name))
 
 
-def _scaled(clip: Clip, scale: Scale, alone: bool) -> Clip | None:
+def _rescale(clip: Clip, scale: Scale, alone: bool) -> Clip | None:
     """Return the clip before which a scale may stand instead of behind it; None where it stays."""
     factor = scale.factor.flatten()[0].item()
     shift = 0.0 if scale.constant is None else scale.constant.flatten()[0].item()
@@ -115,7 +116,7 @@ def _scaled(clip: Clip, scale: Scale, alone: bool) -> Clip | None:
         return None
     # A factor is moved where it makes levels real numbers again
     levels = clip.step and (alone or clip == Clip(step=clip.step))
-    return clip.scaled(factor, shift) if factor == 1 or levels else None
+    return clip.rescale(factor, shift) if factor == 1 or levels else None
 
 
 def _changes_nothing(scale: Scale) -> bool:

@@ -93,12 +93,12 @@ class CurvedDifference(Curved):
     @property
     def _apart(self) -> Box:
         """The range of F(a) - G(b) whatever d is."""
-        a, b = _known(self.sides)
+        a, b = _boxes_of(self.sides)
         return _difference(self.first.box(a), self.second.box(b))
 
     def _between(self, d: Tensor) -> Box:
         """Return what F(a) - G(b) lies between where a - b = d."""
-        a, b = _known(self.sides)
+        a, b = _boxes_of(self.sides)
         plain = self.first.smooth if isinstance(self.first, Clip) else self.first
         least, most = plain.slopes((torch.minimum(a[0], b[0]), torch.maximum(a[1], b[1])))
         gaps = _gap(self.first, plain, a), _gap(plain, self.second, b)
@@ -122,17 +122,17 @@ class MaxDifference(MaxPool):
     @override
     def box(self, box: Box) -> Box:
         # Whatever input is b's maximum, a's is at least that input with its d; so are the roles reversed
-        apart = _difference(*(super(MaxDifference, self).box(side) for side in _known(self.sides)))
+        apart = _difference(*(super(MaxDifference, self).box(side) for side in _boxes_of(self.sides)))
         return meet((-self(-box[0]), self(box[1])), apart)
 
     @override
     def choose(self, box: Box) -> Chosen:
-        a, b = (super(MaxDifference, self).choose(side) for side in _known(self.sides))
+        a, b = (super(MaxDifference, self).choose(side) for side in _boxes_of(self.sides))
         floor, ceiling = self.box(box)
         return Chosen(a.place, a.rules & b.rules & (a.place == b.place), ceiling, floor)
 
 
-def _known(sides: tuple[Box, Box] | None) -> tuple[Box, Box]:
+def _boxes_of(sides: tuple[Box, Box] | None) -> tuple[Box, Box]:
     assert sides is not None  # the ranges of both networks come before those of their difference
     return sides
 
@@ -221,6 +221,7 @@ class Apart:
         low, high = self._box(region, *inside, limit)
         apart = torch.maximum(low.abs(), high.abs()).norm(dim=1)
         lengths = [_shortest(side, region, held) for side, held in zip((self.first, self.second), inside, strict=True)]
+        # Either length serves, so the longer one does
         share = apart / torch.stack(lengths).amax(0).clamp_min(0)
         # NaN, of 0 / 0, proves nothing either
         return torch.where(share < 1, (1 - share.square()).clamp_min(0).sqrt() - SLACK, -1.0)
@@ -241,9 +242,11 @@ class Apart:
                 known = replace(operation, sides=(a[operation.read[0]], b[operation.read[1]]))
                 nodes[index] = replace(node, operation=known)
         network = Network(tuple(nodes))
+        # What CROWN may take beyond that is left to intervals, see `Limit`
         effort = Effort(network, limit, device=region.x.device.type, is_box=region.ball.is_box)
         ranges, relaxations = dict(inside_second), standard_relaxations(self.second, inside_second)
         before, last = dict(b), len(nodes) - 1
+        # The second network's own values are bounded already; those of the difference follow in their order
         for index, node in enumerate(nodes[count:], count):
             before[index] = box_of(node, [before[i] for i in node.inputs])
             if isinstance(node.operation, CurvedDifference):
@@ -324,7 +327,7 @@ class _Builder:
     def add_pair(self, pair: Pair, read: tuple[Pair, ...]) -> None:
         """Append what computes the difference of a pair from those that it is made of."""
         one, other = (network.nodes[i] for network, i in zip((self.first, self.second), pair, strict=True))
-        # What one side alone does is done by nothing on the other
+        # What one side alone does is done by nothing on the other, whose node stays where it was
         a = one.operation if not read or read[0][0] != pair[0] else None
         b = other.operation if not read or read[0][1] != pair[1] else None
         same = all(self._places[each] is None for each in read)
@@ -356,6 +359,7 @@ class _Builder:
         places = [self._places[each] for each in read]
         if isinstance(a, Weighted) and isinstance(b, Weighted):
             change = _subtract(a, b)
+            # A d, and beside it (A - B) b + c - e, as far as either is there
             parts = [] if places[0] is None else [self.then(replace(a, constant=None), places[0])]
             parts += [] if change is None else [self.then(change, read[0][1])]
             return self.then(Add(), *parts) if len(parts) == 2 else next(iter(parts), None)

@@ -33,6 +33,7 @@ def match(first: Network, second: Network) -> Mapping[Pair, tuple[Pair, ...]]:
         >>> match(Network(one), Network((*one, Node(Clip(step=0.5), (1,), (1,), "round"))))
         {(0, 0): (), (1, 1): ((0, 0),), (1, 2): ((1, 1),)}
     """
+    # A list of what is to do instead of recursion: networks may be deeper than Python's stack
     matched: dict[Pair, tuple[Pair, ...]] = {}
     todo: list[Pair] = [(len(first.nodes) - 1, len(second.nodes) - 1)]
     while todo:

@@ -151,12 +151,12 @@ class Network:
         return Network(tuple(nodes), self.normalised)
 
 
-def needed_for(last: int, nodes: Sequence[Node]) -> tuple[Node, ...]:
+def keep_needed(last: int, nodes: Sequence[Node]) -> tuple[Node, ...]:
     """Return the nodes that one of them needs, in their order and with new numbers; the last is itself.
 
     Example:
         >>> image, unused, last = Node(None, (), (1,), "x"), Node(None, (0,), (1,), "y"), Node(None, (0,), (1,), "z")
-        >>> [node.name for node in needed_for(2, (image, unused, last))]
+        >>> [node.name for node in keep_needed(2, (image, unused, last))]
         ['x', 'z']
     """
     needed, order = {last}, list[int]()

@@ -13,7 +13,7 @@ from torch import Tensor, fx
 from torch.fx.node import map_aggregate
 
 from holdfast.numerics.bounds.affine import Affine, Conv, Matrix, Reshape, Route, Scale
-from holdfast.numerics.bounds.network import ANY, Network, Node, Operation, needed_for
+from holdfast.numerics.bounds.network import ANY, Network, Node, Operation, keep_needed
 from holdfast.runtime.errors import NotCertified
 
 REMEDY = (
@@ -144,7 +144,7 @@ class Reader:
         if not isinstance(last, int):
             raise NotCertified(f"not certified: the output of encoder {self._encoder!r} does not depend on the image")
         # What nothing needs (such as what was folded) is left out
-        return Network(needed_for(last, self.nodes), self.normalised)
+        return Network(keep_needed(last, self.nodes), self.normalised)
 
     # --- reading the graph ---
 

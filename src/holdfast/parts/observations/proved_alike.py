@@ -70,9 +70,10 @@ class ProvedAlike(OfFirst):
         assert shard.clean is not None  # clean representations are always known first
         proved = {"cosine": self._cosines(pair, shard.x)}
         nearest = ProvedRadii(self.certifier, self.ball, Nearest(self.divergence), first=self.first)
+        # Each side has neighbours of its own, in its own space
         banks = shard.clean.split(pair.widths, 1)
         for name, side, bank in zip(("first", "second"), pair.sides, banks, strict=True):
-            proved[name] = nearest.run(replace(shard, encoder=side, clean=bank))["radius"]
+            proved[name] = nearest.search(replace(shard, encoder=side, clean=bank))
         return proved
 
     def _cosines(self, pair: Pair, x: Tensor) -> Tensor:

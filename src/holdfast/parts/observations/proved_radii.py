@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import Ball, Failure, HoldfastError, Margin, Passes, Shard
+from holdfast.core import Ball, Failure, HoldfastError, Margin, Passes, PerImage, Shard
 from holdfast.core.divergence import require
 from holdfast.core.registry import part_name
 from holdfast.numerics.geometry.divergence import LinearDivergence
@@ -60,8 +60,12 @@ class ProvedRadii(OfAnyRadius, OfFirst):
         """No encoder pass; an estimate of the bound propagations."""
         return Passes(bounds=PROBES)
 
+    @override
     def run(self, shard: Shard) -> dict[str, Tensor]:
-        """Search for one shard.
+        return {"radius": self.search(shard)}
+
+    def search(self, shard: Shard) -> PerImage:
+        """Return the radius of each image of a shard, [B].
 
         Raises:
             HoldfastError: a failure that no margins describe; see `Certifier` for others.
@@ -88,4 +92,4 @@ class ProvedRadii(OfAnyRadius, OfFirst):
             )
             for part in pieces(shard.x, margins.bias.shape[1])
         ]  # fmt: skip
-        return {"radius": torch.cat(radii).squeeze(1).double().cpu()}
+        return torch.cat(radii).squeeze(1).double().cpu()

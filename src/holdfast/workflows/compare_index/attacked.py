@@ -12,7 +12,6 @@ from typing import Literal
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.auditing.plan import CLEAN
 from holdfast.auditing.record import passes_entry
 from holdfast.auditing.session import Session
 from holdfast.numerics.geometry.directions import cosine
@@ -36,18 +35,21 @@ from holdfast.storage.index_upgrade import (
 )
 from holdfast.workflows.compare_index.both import LEVEL, pair_of
 from holdfast.workflows.compare_index.cosines import median_cosine
-from holdfast.workflows.compare_index.encoders import disagreements
+from holdfast.workflows.compare_index.encoders import Side, disagreements
 from holdfast.workflows.compare_index.measures import MEAN
 from holdfast.workflows.compare_index.plan import IndexPlan
 
 Row = Float[Tensor, "attacked"]
 
 
-def attack(plan: IndexPlan, both: Session, listener: Listener) -> tuple[Attacked, dict[str, IndexMeasure]]:
+def attack(
+    plan: IndexPlan, sides: tuple[Side, Side], both: Session, listener: Listener
+) -> tuple[Attacked, dict[str, IndexMeasure]]:
     """Return how the first images were attacked, and what is measured of that.
 
     Args:
         plan: what is compared.
+        sides: what the old and the new encoder make of the images.
         both: both encoders as one, see `open_both`.
         listener: hears how far it is.
     """
@@ -69,9 +71,9 @@ def attack(plan: IndexPlan, both: Session, listener: Listener) -> tuple[Attacked
     ]
     # How far vectors part is told beside how alike they are without an attack
     entry = Attacked(images=count, gradients=_LED[gradients], passes=Both(old=passes[0], new=passes[1]))
-    first, second = both.read(CLEAN)["reps"][:count].split(pair.widths, 1)
-    alike = 1 - cosine(first, second) if first.shape == second.shape else None
-    return entry, _measure(_Seen(**both.read(observation)), alike, plan.compared_by.in_words)
+    clean = [side.represented.reps[:count] for side in sides]
+    alike = 1 - cosine(*clean) if clean[0].shape == clean[1].shape else None
+    return entry, _measure(Seen(**both.read(observation)), alike, plan.compared_by.in_words)
 
 
 _LED: Mapping[tuple[bool, bool], Literal["both", "old", "new", "neither"]] = {
@@ -83,7 +85,7 @@ _LED: Mapping[tuple[bool, bool], Literal["both", "old", "new", "neither"]] = {
 
 
 @dataclass(frozen=True)
-class _Seen:
+class Seen:
     """What the observation saw of each image, see there."""
 
     radius: Row
@@ -95,7 +97,7 @@ class _Seen:
     cosine: Row
 
 
-def _measure(seen: _Seen, alike: Row | None, distance: str) -> dict[str, IndexMeasure]:
+def _measure(seen: Seen, alike: Row | None, distance: str) -> dict[str, IndexMeasure]:
     """Return what is measured: where both disagree, where each breaks, how far vectors part."""
     radius, noise = seen.radius, seen.noise
     measures = {

@@ -1,10 +1,9 @@
 """What is proved of two encoders: how alike their vectors stay, and up to which change of an image both agree."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
 
 from holdfast.auditing.record import passes_entry
 from holdfast.auditing.session import Session
@@ -13,6 +12,7 @@ from holdfast.numerics.statistics.statistic import Median, Share
 from holdfast.runtime.errors import NotCertified
 from holdfast.runtime.listener import Listener
 from holdfast.storage.index_upgrade import AGREEMENT, HELD, NOT_PROVED, PROVED, IndexMeasure, IndexPasses, Proved
+from holdfast.workflows.compare_index.attacked import Row, Seen
 from holdfast.workflows.compare_index.both import LEVEL, pair_of
 from holdfast.workflows.compare_index.cosines import median_cosine
 from holdfast.workflows.compare_index.encoders import disagreements
@@ -44,16 +44,17 @@ def prove(
     needed, before = observation.passes_of(pair) * count, pair.passes
     listener.begin("both", needed.work)
     listener.stage("proving how alike both stay")
+    # Stored a few images at a time, so that an interrupt loses no more
     measured = {}
     try:
         both.observe(observation)
     except NotCertified as error:
         notes.append(f"nothing is proved of both: {error}")
     else:
-        proved = both.read(observation)
+        proved = Proofs(**both.read(observation))
         if plan.attacked:
             gradients = pair.sides[0].differentiable, pair.sides[1].differentiable
-            _compare(proved, both.read(disagreements(plan, gradients)), both.ids)
+            _compare(proved, Seen(**both.read(disagreements(plan, gradients))), both.ids)
         measured = _measure(proved, plan.compared_by.in_words)
     made = pair.passes - before
     listener.advance(needed.work - made.work)  # what was stored, or spared
@@ -66,33 +67,46 @@ def proofs(plan: IndexPlan) -> Observation:
     return registry.find("observations", "proved_alike")(divergence=plan.compared_by, first=plan.proved)
 
 
-def _compare(proved: Mapping[str, Tensor], found: Mapping[str, Tensor], ids: Sequence[str]) -> None:
+@dataclass(frozen=True)
+class Proofs:
+    """What the observation proved of each image, see there."""
+
+    cosine: Row
+    first: Row
+    second: Row
+
+    @property
+    def agreement(self) -> Row:
+        """Up to which change both agree."""
+        return torch.minimum(self.first, self.second)
+
+
+def _compare(proved: Proofs, seen: Seen, ids: Sequence[str]) -> None:
     """Refuse what attacks have shown to be wrong: a proof that does not hold is none."""
-    both = torch.minimum(proved["first"], proved["second"])
-    count = min(len(both), len(found["radius"]))
+    count = min(len(proved.agreement), len(seen.radius))
     # Vectors of two lengths have no cosine, and comparisons with NaN are false
-    wrong = found["radius"][:count] < both[:count] - ROUNDED
-    wrong |= found["cosine"][:count] < proved["cosine"][:count] - ROUNDED
+    wrong = seen.radius[:count] < proved.agreement[:count] - ROUNDED
+    wrong |= seen.cosine[:count] < proved.cosine[:count] - ROUNDED
     for place in wrong.nonzero().flatten().tolist():
         raise HoldfastError(
-            f"image {ids[place]!r}: an attack contradicts a proof: both agree up to {both[place]:.6g} and their cosine "
-            f"is at least {proved['cosine'][place]:.6g}, it is proved, and a change of {found['radius'][place]:.6g} "
-            f"makes them disagree, one within 1/255 parts them to {found['cosine'][place]:.6g}; please report this"
+            f"image {ids[place]!r}: an attack contradicts a proof: proved is that both agree up to "
+            f"{proved.agreement[place]:.6g} and that their cosine is at least {proved.cosine[place]:.6g}, found that a "
+            f"change of {seen.radius[place]:.6g} makes them disagree and that one within 1/255 parts them to "
+            f"{seen.cosine[place]:.6g}; please report this"
         )
 
 
-def _measure(proved: Mapping[str, Tensor], distance: str) -> dict[str, IndexMeasure]:
-    first, second, cosine = (proved[name] for name in ("first", "second", "cosine"))
-    agreed = torch.minimum(first, second)
+def _measure(proved: Proofs, distance: str) -> dict[str, IndexMeasure]:
+    agreement, cosine = proved.agreement, proved.cosine
     measures = {
         AGREEMENT: IndexMeasure(
             title="change up to which both are proved to agree, median",
             scores={
-                HELD: replace(Share((agreed >= LEVEL).double()).score(), unit="share", better="higher"),
-                NOT_PROVED: replace(Share((agreed == 0).double()).score(), unit="share", better="lower"),
-                "old": Median(first).score(),
-                "new": Median(second).score(),
-                "both": Median(agreed).score(),
+                HELD: replace(Share((agreement >= LEVEL).double()).score(), unit="share", better="higher"),
+                NOT_PROVED: replace(Share((agreement == 0).double()).score(), unit="share", better="lower"),
+                "old": Median(proved.first).score(),
+                "new": Median(proved.second).score(),
+                "both": Median(agreement).score(),
             },
             headline="both",
             unit="pixels",

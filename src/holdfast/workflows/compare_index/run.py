@@ -124,7 +124,7 @@ def compare_index(
         if plan.attacked or plan.proved:
             both = open_both(plan, (old, new), opened, store, listener)
             if plan.attacked:
-                attacked, measured = attack(plan, both, listener)
+                attacked, measured = attack(plan, (old, new), both, listener)
                 upgraded.measures.update(measured)
             if plan.proved:
                 proved, measured = prove(plan, both, notes, listener)
