@@ -4,8 +4,8 @@
 
 FOLDER keeps two audits for each kind of images, `protocol.toml` without labels and `protocol_labelled.toml` where
 they are labelled; those that are there are read, the others are made (hours on one core for all). It writes
-`src/holdfast/report/references.toml`, which a report's first sentence compares with; `docs/encoders.json`, all numbers,
-with the correlations of `predictions.py`; and `docs/leaderboard.html`.
+`src/holdfast/report/references.toml`, which a report's first sentence compares with, and `docs/encoders.json`, all
+numbers, with the correlations of `predictions.py`.
 """
 
 import argparse
@@ -24,10 +24,8 @@ from holdfast.auditing.plan_file import make_plan
 from holdfast.auditing.prepare import label
 from holdfast.auditing.request import AuditRequest
 from holdfast.auditing.run import run_audit
-from holdfast.comparison.leaderboard import leaderboard
 from holdfast.core.source_spec import parse
 from holdfast.parts.measures.classifiers.robust_accuracy import CLEAN
-from holdfast.report.leaderboard import render
 from holdfast.report.references import Reference
 from holdfast.runtime.privacy import public
 from holdfast.storage.filesystem import Folder
@@ -36,7 +34,7 @@ from holdfast.storage.record_file import RECORD, read_record
 
 HERE = Path(__file__).parent
 TABLE = HERE.parent / "src/holdfast/report/references.toml"
-PAGE, BOARD = HERE.parent / "docs/encoders.json", HERE.parent / "docs/leaderboard.html"
+PAGE = HERE.parent / "docs/encoders.json"
 
 KEPT = "Accuracy kept under attack"
 """Accuracy under attack, divided by that of the same images without: what is lost, whatever there was to lose."""
@@ -225,7 +223,6 @@ def main() -> None:
         TABLE.write_text(as_toml(rows), encoding="utf-8")
         page = as_json(records=records, encoders=encoders, predictions=predictions(encoders))
         PAGE.write_text(page, encoding="utf-8")
-        BOARD.write_text(render(leaderboard(str(options.folder / "protocol"))), encoding="utf-8")
 
 
 if __name__ == "__main__":
