@@ -103,9 +103,9 @@ WRITTEN = {
 """Options that name what is written."""
 
 OTHERS = """
-    --json --quiet --seed --parts --train-images --budget --eps --norm --measure --set --images --attacked --device
-    --batch-size --skip-corrupt --skip-duplicates --precision --compiled --compile --workers --engine --address --gpus
-    --shard --allow --calls --strict --overwrite --dry-run --calibrate --complete --trust --require --allow-drop --match
+    --json --quiet --seed --parts --train-images --budget --eps --norm --measure --set --images --attacked --proved
+    --device --batch-size --skip-corrupt --skip-duplicates --precision --compiled --compile --workers --engine --address
+    --gpus --shard --allow --calls --strict --overwrite --dry-run --calibrate --complete --trust --require --allow-drop --match
     --rate
     --threshold --divergence --encoder --annotate --correction --x --y --digits --transpose --p-values --benchmark
     --source-url --k --format --only --width --height --font --size --marks --dpi --port --host --open --epochs --track

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import Ball, Divergence, HoldfastError, Passes, Shard
+from holdfast.core import AnyDivergence, Ball, HoldfastError, Passes, Shard
 from holdfast.core.divergence import require
 from holdfast.core.pair import Pair
 from holdfast.core.registry import part_name
@@ -40,7 +40,7 @@ class ProvedAlike(OfFirst):
         certifier: how radii are proved; the cosine may take as much work.
     """
 
-    divergence: Divergence = L2()
+    divergence: AnyDivergence = L2()
     ball: Ball = Linf(1 / 255)
     certifier: ByLayers = Crown(minutes=1.0, beyond="intervals")
 
