@@ -105,8 +105,8 @@ WRITTEN = {
 OTHERS = """
     --json --quiet --seed --parts --train-images --budget --eps --norm --measure --set --images --attacked --proved
     --device --batch-size --skip-corrupt --skip-duplicates --precision --compiled --compile --workers --engine --address
-    --gpus --shard --allow --calls --strict --overwrite --dry-run --calibrate --complete --trust --require --allow-drop --match
-    --rate
+    --gpus --shard --allow --calls --strict --overwrite --dry-run --calibrate --complete --trust --require --allow-drop
+    --match --rate
     --threshold --divergence --encoder --annotate --correction --x --y --digits --transpose --p-values --benchmark
     --source-url --k --format --only --width --height --font --size --marks --dpi --port --host --open --epochs --track
     --objective --steps --attack --views --batchnorm --rehearse --image --negatives --label --seconds --certifier
