@@ -192,7 +192,9 @@ class Apart:
     def __init__(self, first: Network, second: Network):
         # Clips, of which all values are bounded: a difference needs more of them than a sign
         self.first, self.second = join_clips(first.double), join_clips(second.double)
-        self._nodes = difference_nodes(self.first, self.second)
+        # Put together on the CPU, and brought to where both are
+        cpu = torch.device("cpu")
+        self._nodes = Network(difference_nodes(self.first.on(cpu), self.second.on(cpu))).on(self.first.device).nodes
 
     def box(self, region: Region, limit: Limit = USUAL) -> Box:
         """Return the least and the greatest difference of each number, [1, D].

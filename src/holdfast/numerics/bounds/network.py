@@ -1,7 +1,7 @@
 """A network as bound propagation sees it: affine and curved operations in the order in which they run."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -126,9 +126,17 @@ class Network:
     @property
     def dtype(self) -> torch.dtype:
         """The precision of its weights."""
+        return next((value.dtype for value in self._weights()), torch.get_default_dtype())
+
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are."""
+        return next((value.device for value in self._weights()), torch.device("cpu"))
+
+    def _weights(self) -> Iterator[Tensor]:
         # The image has no operation: `vars(object)` stands for it and holds no tensor
-        weights = (value for node in self.nodes for value in vars(node.operation or object).values())
-        return next((value.dtype for value in weights if isinstance(value, Tensor)), torch.get_default_dtype())
+        values = (value for node in self.nodes for value in vars(node.operation or object).values())
+        return (value for value in values if isinstance(value, Tensor))
 
     @cached_property
     def double(self) -> "Network":
