@@ -38,11 +38,13 @@ class ProvedAlike(OfFirst):
         divergence: by what images are near.
         ball: the norm, and the radius of the cosine.
         certifier: how radii are proved; the cosine may take as much work.
+        in_step: whether both are made of the same steps, which a cosine needs; without, it is NaN.
     """
 
     divergence: AnyDivergence = L2()
     ball: Ball = Linf(1 / 255)
-    certifier: ByLayers = Crown(minutes=1.0, beyond="intervals")
+    certifier: ByLayers = Crown(minutes=1.0)
+    in_step: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -61,7 +63,7 @@ class ProvedAlike(OfFirst):
     @property
     def passes(self) -> Passes:
         """No encoder pass; an estimate of the bound propagations."""
-        return Passes(bounds=2 * PROBES + NETWORKS)
+        return Passes(bounds=2 * PROBES + NETWORKS * self.in_step)
 
     @override
     def run(self, shard: Shard) -> dict[str, Tensor]:
@@ -77,13 +79,14 @@ class ProvedAlike(OfFirst):
         return proved
 
     def _cosines(self, pair: Pair, x: Tensor) -> Tensor:
-        """Return what the cosine of both vectors of each image is at least, [B]; NaN where they have no common length.
+        """Return what the cosine of both vectors of each image is at least, [B]; NaN where none can be proved.
 
         Raises:
             NotCertified: an encoder whose network cannot be read, or two that are not in step.
         """
         first, second = (trace(side, tuple(x.shape[1:])) for side in pair.sides)
-        if pair.widths[0] != pair.widths[1]:
+        # Vectors of two lengths have no cosine
+        if pair.widths[0] != pair.widths[1] or not self.in_step:
             return torch.full((len(x),), torch.nan, dtype=torch.float64)
         both, radius = Apart(first, second), getattr(self.ball, "radius", None)
         if radius is None:

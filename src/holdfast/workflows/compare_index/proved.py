@@ -8,6 +8,9 @@ import torch
 from holdfast.auditing.record import passes_entry
 from holdfast.auditing.session import Session
 from holdfast.core import HoldfastError, Observation, registry
+from holdfast.core.pair import Pair
+from holdfast.numerics.bounds.difference import Apart
+from holdfast.numerics.bounds.trace import trace
 from holdfast.numerics.statistics.statistic import Median, Share
 from holdfast.runtime.errors import NotCertified
 from holdfast.runtime.listener import Listener
@@ -39,8 +42,9 @@ def prove(
     Raises:
         HoldfastError: an attack of the same images contradicts a proof.
     """
-    pair, observation = pair_of(both), proofs(plan)
+    pair = pair_of(both)
     count = min(plan.proved, len(both.images))
+    observation = proofs(plan, _are_in_step(pair, both.images.shape, notes))
     needed, before = observation.passes_of(pair) * count, pair.passes
     listener.begin("both", needed.work)
     listener.stage("proving how alike both stay")
@@ -62,9 +66,24 @@ def prove(
     return Proved(images=count, passes=passes), measured
 
 
-def proofs(plan: IndexPlan) -> Observation:
+def proofs(plan: IndexPlan, in_step: bool) -> Observation:
     """Return what proves."""
-    return registry.find("observations", "proved_alike")(divergence=plan.compared_by, first=plan.proved)
+    proved_alike = registry.find("observations", "proved_alike")
+    return proved_alike(divergence=plan.compared_by, in_step=in_step, first=plan.proved)
+
+
+def _are_in_step(pair: Pair, shape: tuple[int, ...], notes: list[str]) -> bool:
+    """Return whether the difference of both can be bounded; a note says why not."""
+    try:
+        first, second = (trace(side, shape) for side in pair.sides)
+    except NotCertified:  # the proofs themselves will say so
+        return False
+    try:
+        Apart(first, second)
+    except NotCertified as error:
+        notes.append(f"no cosine is proved: {error}")
+        return False
+    return True
 
 
 @dataclass(frozen=True)
