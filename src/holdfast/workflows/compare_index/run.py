@@ -26,7 +26,7 @@ from holdfast.sources.data import open_images
 from holdfast.sources.data.shared.in_words import plural
 from holdfast.sources.encoders import check_encoder
 from holdfast.sources.vectors import Vectors, is_stored, open_vectors
-from holdfast.storage.answers import Answers, counting
+from holdfast.storage.answers import Answers, counting, last_call
 from holdfast.storage.entry import as_json, read_json
 from holdfast.storage.index_file import INDEX, read_index
 from holdfast.storage.index_upgrade import (
@@ -215,9 +215,8 @@ class Asked:
         with closing(self.store.claim(digest(asked), say=self.listener.stage)):
             known = None if self.overwrite else _claim(self.store, asked)
             # Calls of earlier commands in the folder count on both sides
-            calls, end = self.plan.calls, None
-            if calls is not None:
-                end = Answers(self.store.files).calls + calls
+            calls, end = self.plan.calls, last_call(self.store.files, self.plan.calls)
+            if calls is not None and end is not None:
                 refuse_sendings(sent, calls, end, "compare")
             with counting(Answers(self.store.files, end)):
                 yield known
