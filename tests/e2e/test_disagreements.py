@@ -400,3 +400,12 @@ def test_encoders_that_see_other_pixels_cannot_be_attacked(tmp_path: Path) -> No
     with pytest.raises(HoldfastError) as error:
         holdfast.compare_index(*sides, str(tmp_path), attacked=2, k=(1,), quiet=True)
     assert "see the same pixels" in str(error.value)
+    assert [side.passes.total for side in sides] == [0, 0]
+
+
+def test_an_encoder_of_random_numbers_is_refused_before_any_pass(pictures: Tensor) -> None:
+    sides = [Encoder(network(1), mean=0, std=1, name=name, draws=draws) for name, draws in (("a", None), ("b", 2))]
+    with pytest.raises(HoldfastError) as error:
+        holdfast.compare_index(*sides, pictures, attacked=2, k=(1,), quiet=True)
+    assert "expected one without random numbers" in str(error.value)
+    assert [side.passes.total for side in sides] == [0, 0]
