@@ -20,8 +20,8 @@ from holdfast.workflows.reproduce.pictures import draw
 from holdfast.workflows.reproduce.recipe import Reproduction, read
 
 PAGES = Path(__file__).parent / "reproductions"
-CELL = re.compile(r"(\S+) / (\S+)(?: \[(\S+), (\S+)\])?(?: \{(\S+), (\S+)\})?")
-"""A cell as `holdfast reproduce` writes it: published / ours [over images] {over trainings}."""
+CELL = re.compile(r"(\S+) / (\S+)(?: \[(\S+), (\S+)\])?")
+"""A cell as `holdfast reproduce` writes it: published / ours [interval]."""
 
 FIGURE = re.compile(r"^### The figure\n.*?^### The table\n\n", re.MULTILINE | re.DOTALL)
 
@@ -47,10 +47,8 @@ def cell_of(text: str) -> CellEntry:
     found = CELL.fullmatch(text)
     if found is None:
         raise HoldfastError(f"expected a cell as holdfast reproduce writes it, got {text!r}")
-    paper, ours, *ends = (None if text in (None, "-", "none") else float(text) for text in found.groups())
-    scores = [Score(ours, *pair, 0, "as printed") for pair in (ends[:2], ends[2:])]
-    trainings = scores[1] if ends[2] is not None else None
-    return CellEntry(published=paper, scale=1.0, score=scores[0], why="", trainings=trainings)
+    paper, ours, low, high = (None if text in (None, "-", "none") else float(text) for text in found.groups())
+    return CellEntry(published=paper, scale=1.0, score=Score(ours, low, high, 0, "as printed"), why="")
 
 
 def drawn_anew(page: Path) -> Iterator[tuple[Path, str]]:

@@ -60,13 +60,13 @@ def record(standing: str = "sound", called: str = "", **checks: str) -> Record:
         ("sound", "", {}, "plain", "Half hold up to 5/255. Proved: nothing. Trust: no check was run."),
         (
             "at most", "", {"frozen": "pass", "other": "warn", "masking": "fail"}, "warn",
-            "Half hold up to 5/255. This is only a limit, because the check smaller change failed: the truth may be "
-            "far smaller. Proved: nothing. Trust: masking failed; warnings of other.",
+            "Half hold up to 5/255. This is only a limit, because a check failed (smaller changes exist): the truth "
+            "may be far smaller. Proved: nothing. Trust: masking failed; warnings of other.",
         ),
         (
             "at most", "Hides its gradient", {"frozen": "pass", "gradient": "fail"}, "warn",
-            "Hides its gradient: half hold up to 5/255. This is only a limit, because the check smaller change failed: "
-            "the truth may be far smaller. Proved: nothing. Trust: gradient failed.",
+            "Hides its gradient: half hold up to 5/255. This is only a limit, because a check failed (smaller changes "
+            "exist): the truth may be far smaller. Proved: nothing. Trust: gradient failed.",
         ),
         (
             "sound", "Looks untrained", {"frozen": "pass", "trained": "warn"}, "bad",
@@ -75,11 +75,13 @@ def record(standing: str = "sound", called: str = "", **checks: str) -> Record:
         ),
         (
             "void", "Collapsed", {"frozen": "pass", "collapse": "fail"}, "bad",
-            "Collapsed: breaking radius means nothing here: the check collapse failed. Trust: collapse failed.",
+            "Collapsed: breaking radius means nothing here: a check failed (nearly one representation for all images). "
+            "Trust: collapse failed.",
         ),
         (
             "void", "", {"frozen": "pass", "input_range": "fail"}, "bad",
-            "Breaking radius means nothing here: the check collapse failed. Trust: input_range failed.",
+            "Breaking radius means nothing here: a check failed (nearly one representation for all images). "
+            "Trust: input_range failed.",
         ),
     ],
 )  # fmt: skip

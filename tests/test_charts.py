@@ -129,9 +129,11 @@ def test_what_failed_a_check_is_marked_in_every_kind_of_chart(kind: str, tmp_pat
     assert not any(panel.notes for panel in sound)
     notes = " ".join(note for panel in bound for note in panel.notes)
     assert first in notes
-    assert "hollow: masking failed, so the truth is at least what is drawn" in notes
+    assert "hollow: a check failed (misleading gradients), so the truth is at least what is drawn" in notes
     assert [panel.svg for panel in bound] != [panel.svg for panel in sound]
-    assert "left out: void, masking failed" in " ".join(note for panel in void for note in panel.notes)
+    assert "left out: void, a check failed (misleading gradients)" in " ".join(
+        note for panel in void for note in panel.notes
+    )
     if kind != "curves of one":
         assert "var(--s0)" in sound[0].svg
         assert "var(--s0)" not in void[0].svg

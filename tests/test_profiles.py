@@ -1,5 +1,6 @@
 """Profiles: TOML files that lie over each other, in any ball; one of your own is read like Holdfast's."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -125,3 +126,16 @@ def test_a_profile_of_your_own(tmp_path: Path) -> None:
 def test_what_no_profile_says(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(HoldfastError, match=message):
         profile(own(tmp_path, text))
+
+
+def test_profiles_measure_what_the_page_of_choices_says_they_do() -> None:
+    page = (Path(__file__).parents[1] / "docs/choose.md").read_text(encoding="utf-8")
+    tried = 0
+    for row in re.findall(r"^\|.*$", page, re.MULTILINE):
+        linked = {anchor.replace("-", "_") for anchor in re.findall(r"measures/\w+\.md#([\w-]+)", row)}
+        wanted = linked & set(registry.names("measures"))  # others are parts of pages
+        if profiles := re.findall(r"--profile (\w+)", row):
+            found = {registry.part_name(part) for name in profiles for part in profile(name).measures}
+            assert wanted <= found, row
+            tried += len(wanted)
+    assert tried > 20

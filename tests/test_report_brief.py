@@ -243,7 +243,7 @@ def test_a_comparison_marks_the_numbers_that_a_warning_concerns() -> None:
     checks = ("noise_order", "masking")
     rows = [ranked_row(name, make_score(value, checks=checks)) for name, value in (("a", 0.1), ("b", 0.05))]
     data = replace(data, measures=data.measures | {"radius": replace(radius, rows=rows)})
-    assert [explain_doubt(row, data) for row in rows] == ["warning: noise order", ""]
+    assert [explain_doubt(row, data) for row in rows] == ["warning: weak attack or noise", ""]
     text = to_text(document(data))
     assert [line.split()[2] for line in text.splitlines() if line.startswith("   a ")] == ["!", "–"]
     assert "! one of the warnings above concerns this number" in text
@@ -256,7 +256,7 @@ def test_a_comparison_prints_standard_terms() -> None:
     points = [ParetoPoint(encoder=name, x=value, y=value, dominated_by=by) for name, by in (("a", []), ("b", ["a"]))]
     pareto = Pareto(why_not="", x="radius", y="other", points=points)
     assert front(replace(data, pareto=pareto)) == "On the Pareto front of radius and other: a"
-    assert trust_compared(replace(data.encoders[0], warns=["stronger_attack"])) == ("warn", "warning: stronger attack")
+    assert trust_compared(replace(data.encoders[0], warns=["stronger_attack"])) == ("warn", "warning: weak attack")
 
 
 def test_a_comparison_begins_with_who_holds_best_and_whom_to_trust() -> None:
@@ -266,8 +266,8 @@ def test_a_comparison_begins_with_who_holds_best_and_whom_to_trust() -> None:
     best += "which is statistically significant."
     assert lines == [
         f"a is the most robust. {best}",
-        "a: warnings: masking and noise order",
-        "b: fails masking",
+        "a: warnings: misleading gradients and weak attack or noise",
+        "b: a check failed (misleading gradients)",
     ]
     nobody = opening(comparison(None))[0].plain
     assert nobody.startswith("No encoder is clearly the most robust. By radius, a (25.5/255) and b")

@@ -226,8 +226,9 @@ def test_what_failed_a_check_is_hollow_or_left_out(tmp_path):
     measures[2]["scores"]["what holds"] |= {"standing": "void", "because": ["frozen"]}
     (chart,) = chance_charts(record)
     assert chart.notes == [
-        "encoder-0: attack (pgd), hollow: masking failed, so the truth is at most what is drawn.",
-        "encoder-0: laplace is left out: void, frozen failed.",
+        "encoder-0: attack (pgd), hollow: a check failed (misleading gradients), so the truth is at most what is "
+        "drawn.",
+        "encoder-0: laplace is left out: void, a check failed (answers change from pass to pass).",
     ]
     assert names(chart.svg) == ["attack (pgd)", "uniform"]
     assert "fill: var(--card)" in chart.svg

@@ -243,7 +243,7 @@ def test_a_comparison_says_how_small_a_change_it_takes(record: Any) -> None:
     assert finding["met"], finding
     shown = " ".join(str(record).split())
     assert "/255 [" in shown
-    assert "both take half of 8 images for different ones" in shown
+    assert "makes the two find different images for half of 8 images; random noise of that size does for" in shown
     assert "to attack 8 images by gradients of the old one" in shown
     assert "> 0.01/255" in shown
 
@@ -271,15 +271,21 @@ def test_of_equal_builds_none_is_found_and_a_requirement_can_say_so(pictures: Te
     assert found["passed"], str(found)
     scores = found["measures"]["disagreement_radius"]["scores"]
     assert scores["holds at 1/255"]["value"] == 1
-    assert "No change was found on which both disagree for half of 24 images" in " ".join(str(found).split())
+    assert "No change was found that makes the two find different images for half of 24 images" in " ".join(
+        str(found).split()
+    )
 
 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
         (np.inf, np.inf, "for 100 % [40, 100]."),
-        (np.inf, 4 / 255, "; by itself, b at 4.00/255 takes half for another image."),
-        (3 / 255, 4 / 255, "; by themselves, a at 3.00/255 and b at 4.00/255 take half for another image."),
+        (np.inf, 4 / 255, "; half are mistaken for another image by b alone from 4.00/255."),
+        (
+            3 / 255,
+            4 / 255,
+            "; half are mistaken for another image by a alone from 3.00/255 and by b alone from 4.00/255.",
+        ),
     ],
 )
 def test_a_side_that_nothing_breaks_is_left_out_of_the_sentence(old: float, new: float, said: str) -> None:
@@ -289,7 +295,9 @@ def test_a_side_that_nothing_breaks_is_left_out_of_the_sentence(old: float, new:
         cosine=same,
     )  # fmt: skip
     sentence = re.sub(r"(\d/255) \[[^]]*\]", r"\1", _disagree(_measure(seen, same, "ℓ2 distance"), ("a", "b"), "image"))
-    assert sentence.startswith("No change was found on which both disagree for half of 4 images, and none within 1/255")
+    assert sentence.startswith(
+        "No change was found that makes the two find different images for half of 4 images, and "
+    )
     assert sentence.endswith(said)
 
 
@@ -400,3 +408,12 @@ def test_encoders_that_see_other_pixels_cannot_be_attacked(tmp_path: Path) -> No
     with pytest.raises(HoldfastError) as error:
         holdfast.compare_index(*sides, str(tmp_path), attacked=2, k=(1,), quiet=True)
     assert "see the same pixels" in str(error.value)
+    assert [side.passes.total for side in sides] == [0, 0]
+
+
+def test_an_encoder_of_random_numbers_is_refused_before_any_pass(pictures: Tensor) -> None:
+    sides = [Encoder(network(1), mean=0, std=1, name=name, draws=draws) for name, draws in (("a", None), ("b", 2))]
+    with pytest.raises(HoldfastError) as error:
+        holdfast.compare_index(*sides, pictures, attacked=2, k=(1,), quiet=True)
+    assert "expected one without random numbers" in str(error.value)
+    assert [side.passes.total for side in sides] == [0, 0]

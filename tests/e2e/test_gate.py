@@ -91,10 +91,13 @@ def test_scores_fields_and_numbers(record) -> None:
         (lambda e, risk: risk.update(not_certified="not certified: max", scores={}), "not certified: max"),
         (lambda e, risk: risk["scores"].update(last(None, None, None, note="no pairs")), "undefined: no pairs"),
         (lambda e, risk: risk["scores"].update(last(0.0, None, None)), "no interval"),
-        (lambda e, risk: flawed(e, risk, "void", "frozen", "moves"), "check frozen failed: moves"),
+        (
+            lambda e, risk: flawed(e, risk, "void", "frozen", "moves"),
+            "a check failed (answers change from pass to pass): moves",
+        ),
         (
             lambda e, risk: flawed(e, risk, "at least", "masking", "gradients mislead"),
-            "the truth is at least that: check masking failed: gradients mislead",
+            "the truth is at least that: a check failed (misleading gradients): gradients mislead",
         ),
     ],
 )

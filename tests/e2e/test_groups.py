@@ -116,7 +116,8 @@ def test_a_method_is_ranked_without_a_seed_that_collapsed_and_is_not_the_best(ca
         assert line["rank"] is not None
         assert m["best"] != best
         assert row(data, name, others)["rank"] is not None
-    said = f"{best}: the mean is over the other seeds of 3, without {letter}-1 (its check failed: collapse)"
+    said = f"{best}: the mean is over the other seeds of 3, without {letter}-1: a check failed "
+    said += "(nearly one representation for all images)"
     assert data["cautions"] == [said]
     [method] = [e for e in data["encoders"] if e["name"] == best]
     assert (method["unfit"], method["warns"]) == ([], ["collapse"])
@@ -134,7 +135,9 @@ def test_seeds_that_collapsed_void_their_method_where_one_is_left(capsys, whole:
         assert not m["pairs"]
         assert not m["best"]
     _, out, _ = run(capsys, "compare", whole, "--groups", "one=a-*,two=b-*")
-    assert "one is not ranked: a-0 and a-1 fails collapse" in " ".join(out.split())
+    assert "one is not ranked: a check failed (nearly one representation for all images) for a-0 and a-1" in " ".join(
+        out.split()
+    )
 
 
 def test_a_seed_that_looks_untrained_keeps_its_method_from_every_place(whole: str) -> None:
@@ -193,7 +196,7 @@ def test_a_seed_without_a_number_is_left_out_of_the_mean_where_two_others_have_o
     assert list(line["seeds"]) == ["a-0", "a-1"]
     [said] = data["cautions"]
     assert "without a-2 on Cosine" in said
-    assert said.endswith("(not measured)")
+    assert said.endswith(": not measured")
     assert list(row(data, "breakaway_risk", "one")["seeds"]) == ["a-0", "a-1", "a-2"]
 
     change(whole, lambda record: record["encoders"][1]["measures"].pop("cosine_to_self"))

@@ -111,3 +111,12 @@ def test_pictures_of_another_shape_are_one_line(net: Net) -> None:
     with pytest.raises(HoldfastError, match=r"fails on images \[3, 8, 8\]") as caught:
         holdfast.harden(net, torch.rand(80, 3, 8, 8), steps=1, **{**HOW, "profile": "quick"})
     assert "\n" not in str(caught.value)
+
+
+def test_one_of_several_processes_is_refused_before_it_trains(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("WORLD_SIZE", "2"), ("LOCAL_RANK", "0"), ("RANK", "0")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("holdfast.api.harden.run", lambda *_, **__: pytest.fail("it trained"))
+    with pytest.raises(HoldfastError) as error:
+        holdfast.harden(Net(), torch.rand(80, 1, 8, 8), steps=6, **HOW)
+    assert "expected one process, got several" in str(error.value)

@@ -47,11 +47,9 @@ def recipe_of(*panels: Mapping[str, object]) -> Reproduction:
     return assemble({**tomllib.loads(TABLE), "figures": list(panels)}, "t", "full")
 
 
-def cell(
-    value: float | None, *ends: float, published: float | None = None, trainings: Score | None = None
-) -> CellEntry:
+def cell(value: float | None, *ends: float, published: float | None = None) -> CellEntry:
     score = None if value is None else Score(value, *(ends or (None, None)), 10, "kind")
-    return CellEntry(published=published, scale=100.0, score=score, why="", trainings=trainings)
+    return CellEntry(published=published, scale=100.0, score=score, why="")
 
 
 def cells_of(recipe: Reproduction) -> dict[tuple[str, str], CellEntry]:
@@ -107,8 +105,7 @@ def test_curves_are_the_numbers_of_the_table() -> None:
     recipe = recipe_of(CURVES | {"columns": ["first", "second"]})
     cells = cells_of(recipe)
     above, below = ("<b> & c, .5", "first"), ("<b> & c, 3/4", "second, 4")
-    over_trainings = Score(0.01, 0.001, 0.011, 2, "trainings")
-    cells |= {above: cell(0.01, 0.005, 0.02, published=1.5, trainings=over_trainings), below: cell(None)}
+    cells |= {above: cell(0.01, 0.005, 0.02, published=1.5), below: cell(None)}
     source, drawing = drawing_of(recipe, cells)
     assert isinstance(drawing, Lines)
     rows = list(drawing.rows())
@@ -116,7 +113,7 @@ def test_curves_are_the_numbers_of_the_table() -> None:
     order = ["first", "second, 2", "second, 4", "first, published"]
     assert list(dict.fromkeys(row["name"] for row in rows)) == order
     ours = {(row["name"], row["x"]): (row["y"], row["low"], row["high"], row["bound"]) for row in rows}
-    assert ours["first", 0.5] == pytest.approx((1, 0.1, 2, 0))  # in the paper's scale, the outer ends
+    assert ours["first", 0.5] == pytest.approx((1, 0.5, 2, 0))  # in the paper's scale
     assert ours["first", 0.75] == pytest.approx((4, 2, 8, 0))
     assert ours["second, 4", 0.75][0] is None  # a gap
     assert ours["first, published", 0.5] == (1.5, None, None, 1)  # hollow
@@ -310,11 +307,10 @@ def test_pages_are_drawn_from_their_own_tables(stem: str, subtests: pytest.Subte
 
 def test_the_cells_of_a_page_are_read_as_they_were_written() -> None:
     made = script()
-    full = made.cell_of("96.9 / 98.5 [95.7, 99.7] {90, 1e+02}")
-    assert (full.published, full.score.value, full.score.low, full.score.high) == (96.9, 98.5, 95.7, 99.7)
-    assert (full.trainings.low, full.trainings.high) == (90, 100)
+    full = made.cell_of("96.9 / 98.5 [95.7, 1e+02]")
+    assert (full.published, full.score.value, full.score.low, full.score.high) == (96.9, 98.5, 95.7, 100)
     bare = made.cell_of("- / none")
-    assert (bare.published, bare.score.value, bare.trainings) == (None, None, None)
+    assert (bare.published, bare.score.value) == (None, None)
     with pytest.raises(HoldfastError) as error:
         made.cell_of("about 3")
     assert "got 'about 3'" in str(error.value)

@@ -152,8 +152,6 @@ def test_only_what_can_be_compared_is() -> None:
     assert not published_beside(replace(whole, published=None))
     assert not published_beside(replace(whole, score=None))
     assert not published_beside(replace(whole, score=Score(0.5, None, None, 1, "none: one run")))
-    unlike = replace(whole, trainings=score(0.5, 0.5, n=3))
-    assert published_beside(unlike)[0].agrees  # trainings differ as much
 
 
 @pytest.mark.parametrize(("value", "kind", "expected"), [

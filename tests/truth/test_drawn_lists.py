@@ -32,12 +32,22 @@ def bank(kind: str) -> torch.Tensor:
         return (40 * reps).clamp(-127, 127).to(torch.int8)
     if kind == "huge":
         return reps * 1e22
+    if kind == "halves":
+        return reps.half()
+    if kind == "rounded apart":  # copies that differ in the last bit of one number
+        reps = reps[torch.arange(300) % 20]
+        reps[::3, 0] = reps[::3, 0].nextafter(torch.tensor(9.0))
+    if kind == "one block far away":
+        reps[100:160] *= 1e5
     if kind == "zeros":
         reps[::7] = 0
     return reps
 
 
-@pytest.mark.parametrize("kind", ["usual", "far away", "equal", "bytes", "huge", "zeros"])
+@pytest.mark.parametrize(
+    "kind",
+    ["usual", "far away", "equal", "bytes", "huge", "zeros", "halves", "rounded apart", "one block far away"],
+)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_nearest_of_many_are_those_of_all_distances(name: str, kind: str, monkeypatch) -> None:
     monkeypatch.setattr(module, "COLUMNS", 64)

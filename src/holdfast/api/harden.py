@@ -27,6 +27,7 @@ from holdfast.report.document import Document
 from holdfast.report.documents.hardening import document
 from holdfast.report.paper.figure import Figure
 from holdfast.report.render import Shown
+from holdfast.runtime.distributed import torchrun_size
 from holdfast.runtime.option import Option, convert, takes
 from holdfast.storage.filesystem import local_folder
 from holdfast.storage.hardening import HardeningRecord
@@ -100,6 +101,9 @@ def harden(asked: Harden) -> HardenedModel:
         HoldfastError: a network that cannot be trained, or whose weights could not be loaded again; images too few; a
             request that cannot be answered.
     """
+    # A result is one process's; said now, not after all of them have trained
+    if torchrun_size() > 1:
+        raise HoldfastError("harden: expected one process, got several; start holdfast harden by torchrun instead")
     # the network and the images, opened or as specs
     opened = open_encoders(asked.model, asked.mean, asked.std)
     if len(opened) != 1:
@@ -126,8 +130,7 @@ def harden(asked: Harden) -> HardenedModel:
         folder = local_folder(place)
         with isolate_global_state(), listen(asked.quiet) as bars:
             hardened = run(plan, folder, opened=Opened(network, source, tested, learned), listener=bars)
-        if hardened is None:
-            raise HoldfastError("harden: expected one process, got several; start holdfast harden by torchrun instead")
+        assert hardened is not None  # the only process has it
         module = hardened.encoder.module.get_submodule(hardened.encoder.root)
         originals = _bare(asked.model).parameters() if network else ()
         for original, copy in zip(originals, module.parameters(), strict=bool(network)):

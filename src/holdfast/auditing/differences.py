@@ -10,6 +10,7 @@ from torch import Tensor
 
 from holdfast.auditing.record import chart_entry
 from holdfast.core import Measure, Score, Table
+from holdfast.core.doubts import say_failed
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics.levels import FLOOR, p_value, reach
 from holdfast.numerics.statistics.looks import looking
@@ -86,7 +87,7 @@ def _tells(gap: float, first: Score, second: Score, better: str) -> bool:
 def _one_sided(first: str, first_score: Score, second: str, second_score: Score) -> str:
     """Say why two numbers are not compared."""
     reasons = [
-        f"{name} is {'void' if score.standing == VOID else 'known on one side'} ({', '.join(score.because)} failed)"
+        f"{name} is {'void' if score.standing == VOID else 'known on one side'}, for {say_failed(score.because)}"
         for name, score in ((first, first_score), (second, second_score))
         if score.standing != SOUND
     ]

@@ -27,7 +27,7 @@ from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.privacy import places, public, restore_paths
 from holdfast.sources.data import Selection
 from holdfast.sources.encoders import check_encoder
-from holdfast.storage.answers import Answers
+from holdfast.storage.answers import last_call
 from holdfast.storage.claim import Claim
 from holdfast.storage.entry import as_json
 from holdfast.storage.filesystem import Folder
@@ -197,7 +197,7 @@ def prepare(
         began=began,
         listener=listener,
         claim=held,
-        calls_end=None if plan.calls is None else Answers(store.files).calls + plan.calls,
+        calls_end=last_call(store.files, plan.calls),
     )
 
 

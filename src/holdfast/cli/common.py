@@ -265,8 +265,9 @@ def tell(record: Any, folder: str, report: Report, json_output: bool, strict: bo
 
     Strictly, a failed check ends it with status 1, unless the audit allows it; a report that the disk refuses with 3.
     """
+    from holdfast.core.doubts import say_failed
     from holdfast.storage.record_file import LOG
-    from holdfast.storage.standing import find_failed_checks
+    from holdfast.storage.standing import base, find_failed_checks
 
     if json_output:
         answer(record)
@@ -285,7 +286,7 @@ def tell(record: Any, folder: str, report: Report, json_output: bool, strict: bo
     partly(record.failures, any(entry.scores or entry.not_certified for entry in measures))
     if strict and (failed := list(find_failed_checks(record))):
         for encoder, check in failed:
-            warn(f"{encoder}: the check {check} failed")
+            warn(f"{encoder}: {say_failed([check])}; --allow {base(check)} accepts it")
         raise typer.Exit(ExitStatus.UNMET)
     if report.refused:
         raise typer.Exit(ExitStatus.NOTHING)

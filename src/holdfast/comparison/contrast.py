@@ -14,6 +14,7 @@ from typing import Final, Literal
 
 from holdfast.config.margins import Margin
 from holdfast.core import Score
+from holdfast.core.doubts import say_failed
 from holdfast.numerics.statistics.levels import p_value, reach
 from holdfast.numerics.statistics.planning import times_needed
 from holdfast.storage.standing import SOUND, may_lose, may_win
@@ -105,7 +106,7 @@ class Contrast:
     def bounds(self) -> str:
         """Which of the numbers are bounds, and why."""
         return "; ".join(
-            f"{whose} is only known to be {score.standing} that, for a check failed ({', '.join(score.because)})"
+            f"{whose} is only known to be {score.standing} that, for {say_failed(score.because)}"
             for whose, score in (("the number now", self.now), ("the baseline", self.before))
             if score.standing != SOUND
         )

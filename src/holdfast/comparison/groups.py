@@ -217,7 +217,7 @@ def tell_lost_seeds(measures: Sequence[Paired], groups: Sequence[Group]) -> list
     counts = {group.name: len(group.seeds) for group in groups}
     return [
         f"{group}: the mean is over the other seeds of {counts[group]}, without {seed}"
-        f"{'' if len(titles) == len(measures) else ' on ' + ', '.join(titles)} ({why})"
+        f"{'' if len(titles) == len(measures) else ' on ' + ', '.join(titles)}: {why}"
         for (group, seed, why), titles in lost.items()
     ]
 

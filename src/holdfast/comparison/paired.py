@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from holdfast.auditing.differences import Pair, compare_pairs
 from holdfast.comparison.questions import Question
 from holdfast.core import HoldfastError, Score, Table
+from holdfast.core.doubts import say_failed
 from holdfast.numerics.statistics.copies import firsts, rows_of_pictures
 from holdfast.storage.record import MeasureEntry
 from holdfast.storage.standing import VOID
@@ -90,10 +91,10 @@ def why_not(
     if m.not_certified:
         return f"not certified: {m.not_certified}"
     if name in unfit:
-        return f"its check failed: {', '.join(unfit[name])}"
+        return say_failed(unfit[name])
     score = m.headline_score
     if score is not None and score.standing == VOID:
-        return f"{VOID}: {', '.join(score.because)} failed"
+        return f"{VOID}: {say_failed(score.because)}"
     if score is not None and score.value is not None:
         return "not ranked because of its checks" if name in no_rivals else None
     return score.note if score is not None and score.note else "its score is undefined"

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.core.doubts import say_failed
 from holdfast.numerics.statistics.score import Score
 from holdfast.runtime.checked import number
 from holdfast.runtime.errors import HoldfastError, unknown
@@ -212,7 +213,7 @@ def _say_enough(score: Score, end: float | None, comparison: str, bound: float) 
 
 def flaw(row: EncoderEntry, score: Score) -> str:
     """Return what is wrong with a number whose check failed."""
-    failed = "; ".join(f"check {name} failed: {row.checks[name].finding}" for name in score.because)
+    failed = "; ".join(f"{say_failed([name])}: {row.checks[name].finding}" for name in score.because)
     return failed if score.standing == VOID else f"the truth is {score.standing} that: {failed}"
 
 

@@ -10,6 +10,15 @@ from holdfast.numerics.shapes import Images, Reps
 from holdfast.runtime.errors import HoldfastError
 
 
+def refuse_draws(encoder: Encoder) -> None:
+    """Refuse a mean over draws, whose searches would see other draws than its own."""
+    if encoder.draws is not None:
+        raise HoldfastError(
+            f"encoder {encoder.name!r}: expected one without random numbers, got the mean of {encoder.draws} "
+            "draws; switch them off and leave draws out"
+        )
+
+
 class Member(Encoder):
     """One of two encoders: the same network, whose passes are counted for both together as well as for itself.
 
@@ -22,11 +31,7 @@ class Member(Encoder):
     """
 
     def __init__(self, encoder: Encoder, tell: Callable[[Passes], object]):
-        if encoder.draws is not None:
-            raise HoldfastError(
-                f"encoder {encoder.name!r}: expected one without random numbers, got the mean of {encoder.draws} "
-                "draws; switch them off and leave draws out"
-            )
+        refuse_draws(encoder)
         super().__init__(
             encoder.module,
             mean=encoder.mean,

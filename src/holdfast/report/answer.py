@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from holdfast.core.doubts import say_failed
 from holdfast.report.numbers import decapitalise, listing, plural
 from holdfast.report.references import likeness
 from holdfast.report.verdict import Sentence
@@ -73,16 +74,15 @@ def answer(measure: MeasureEntry, encoder: EncoderEntry, data: DataEntry) -> Ans
         return None
     standing, because = headline.standing, headline.because
     called = diagnose(encoder, because if standing == VOID else None)
-    failed = [check.split("[")[0].replace("_", " ") for check in because]
     if standing == VOID:
-        nothing = f"{decapitalise(measure.title)} means nothing here: the check {listing(failed)} failed"
+        nothing = f"{decapitalise(measure.title)} means nothing here: {say_failed(because)}"
         return Answer(called, nothing, (), "bad")
 
     # what a sound number is like; of a bound how far it is one; of what learned nothing that it means little
     says, further, tone = words.says, tuple(words.further), "plain"
     if standing != SOUND:
-        side, checks = "smaller" if standing == "at most" else "larger", plural(len(failed), "check").partition(" ")[2]
-        doubt = f"This is only a limit, because the {checks} {listing(failed)} failed: the truth may be far {side}."
+        side = "smaller" if standing == "at most" else "larger"
+        doubt = f"This is only a limit, because {say_failed(because)}: the truth may be far {side}."
         further, tone = (doubt, *further), "warn"
     elif called:
         says, tone = f"{says}: for such an encoder this means little", "bad"

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.core.doubts import say_failed
 from holdfast.numerics.statistics.score import Score
-from holdfast.report.numbers import finite, listing
+from holdfast.report.numbers import finite
 from holdfast.storage.standing import SOUND, VOID
 
 
@@ -66,7 +67,7 @@ def caution(name: str, score: Score) -> str:
     """Return the sentence that a chart owes its reader where a score failed a check; "" where it is sound."""
     if score.standing == SOUND:
         return ""
-    failed = f"{listing(score.because)} failed"
+    failed = say_failed(score.because)
     if score.standing == VOID:
         return f"{name} is left out: void, {failed}."
     return f"{name}, hollow: {failed}, so the truth is {score.standing} what is drawn."

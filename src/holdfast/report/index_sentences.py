@@ -45,18 +45,18 @@ def _disagree(measures: Mapping[str, IndexMeasure], names: tuple[str, str], noun
     images, noise = plural(median.n, noun), found.scores[NOISE]
     # A side that no search breaks has no size to be named
     broken = [
-        f"{name} at {_size(breaking[side])}"
+        f"by {name} alone from {_size(breaking[side])}"
         for name, side in zip(names, ("old", "new"), strict=True)
         if breaking[side].value is not None
     ]
-    whose, take = ("themselves", "take") if len(broken) > 1 else ("itself", "takes")
-    alone = f"; by {whose}, {' and '.join(broken)} {take} half for another {noun}" if broken else ""
+    alone = f"; half are mistaken for another {noun} {' and '.join(broken)}" if broken else ""
     if median.value is None:
         return (
-            f"No change was found on which both disagree for half of {images}, and none within 1/255 for {held}{alone}."
+            f"No change was found that makes the two find different {noun}s for half of {images}, and none within "
+            f"1/255 for {held}{alone}."
         )
-    random = "" if noise.value is None else f", random noise as large for {score(noise, 'share')} of draws"
-    return f"After a change of {_size(median)} both take half of {images} for different ones{random}{alone}."
+    random = "" if noise.value is None else f"; random noise of that size does for {score(noise, 'share')} of draws"
+    return f"A change of {_size(median)} makes the two find different {noun}s for half of {images}{random}{alone}."
 
 
 def _say_proofs(measures: Mapping[str, IndexMeasure], noun: str) -> str:

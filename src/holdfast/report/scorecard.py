@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
+from holdfast.core.doubts import say_failed
 from holdfast.numerics.statistics.score import Score
 from holdfast.report.bibliography import spell_out
 from holdfast.report.brief import best_first, explain_doubt
@@ -197,7 +198,7 @@ def place_ends(s: Score, ticks: list[int | float]) -> tuple[float | None, float 
 
 def flaw(s: Score) -> str:
     """Return why a number is void, or a bound on one side; "" where it is sound."""
-    return f"{listing(s.because)} failed" if s.because else ""
+    return say_failed(s.because) if s.because else ""
 
 
 def _two_sided(m: MeasureEntry) -> bool:

@@ -24,6 +24,12 @@ def leads() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
+def torchrun_size() -> int:
+    """Number of processes that torchrun started; they need not know of each other yet, as `processes` does."""
+    # Accelerate, too, takes a process without a local rank for the only one
+    return int(os.getenv("WORLD_SIZE", "1")) if "LOCAL_RANK" in os.environ else 1
+
+
 def gather(rows: Tensor) -> Tensor:
     """Return the rows of all processes in the order of their ranks; gradients flow back to each one's own.
 

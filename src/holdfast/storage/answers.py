@@ -167,6 +167,16 @@ _open: ContextVar[Answers | None] = ContextVar("answers", default=None)
 _reads: ContextVar[bool] = ContextVar("reads", default=False)
 
 
+def last_call(files: Folder, calls: int | None) -> int | None:
+    """Return the number of calls of a run folder after which a command may make none, those of earlier ones included.
+
+    Args:
+        files: the run folder.
+        calls: how many this command may make; None: as many as it needs.
+    """
+    return None if calls is None else Answers(files).calls + calls
+
+
 @contextmanager
 def counting(answers: Answers) -> Iterator[None]:
     """Count calls inside, and keep them within their limit."""

@@ -56,14 +56,13 @@ class ColumnEntry(Entry, frozen=True, kw_only=True):
 
 
 class CellEntry(Entry, frozen=True, kw_only=True, omit_defaults=True):
-    """A number of the table; the last two are written where there were several trainings.
+    """A number of the table; the last is written where there were several trainings.
 
     Attributes:
         published: the paper's; None where it has none.
         scale: by what the paper's number is larger than ours.
         score: ours, in our own unit; None where there is none.
         why: why ours is missing.
-        trainings: ours over several trainings, given the images.
         each: what each training came to, by seeds.
     """
 
@@ -71,7 +70,6 @@ class CellEntry(Entry, frozen=True, kw_only=True, omit_defaults=True):
     scale: Number
     score: Score | None
     why: str
-    trainings: Score | None = None
     each: tuple[Number, ...] = ()
 
 

@@ -1,9 +1,8 @@
 """A comparison: values, ranks, paired differences, what was left out."""
 
-from collections.abc import Sequence
-
 from rich.text import Text
 
+from holdfast.core.doubts import doubts_of, say_failed
 from holdfast.report.brief import FEW
 from holdfast.report.document import Block, Document
 from holdfast.report.leader import Leader, lead, lead_of
@@ -102,7 +101,7 @@ def explain_doubt(row: RankedRow, data: Comparison) -> str:
     """Return which warnings concern the number of an encoder; "" where none does."""
     warns = next(encoder.warns for encoder in data.encoders if encoder.name == row.encoder)
     concerned = [name for name in (row.score.checks if row.score else ()) if name in warns]
-    return f"warning: {_checks(concerned)}" if concerned else ""
+    return f"warning: {listing(doubts_of(concerned), 4)}" if concerned else ""
 
 
 def _line(row: RankedRow, m: ComparedMeasure, doubt: str) -> list[Text]:
@@ -133,16 +132,15 @@ def sentences(data: Comparison) -> list[Text]:
     lines += [Text(front(data))] if front(data) else []
     for encoder in data.encoders:
         if encoder.unfit:
-            checks = _checks(encoder.unfit)
             # A check that voids all numbers; other failures leave bounds
             seeds = [seed.name for seed in encoder.seeds if seed.unfit]
-            who, its = (f"{listing(seeds)} fails" if seeds else "it fails"), "its" if not seeds else "these"
-            sentence = f"{encoder.name} is not ranked: {who} {checks}, so {its} numbers mean nothing"
+            of, its = (f" for {listing(seeds)}", "these") if seeds else ("", "its")
+            sentence = f"{encoder.name} is not ranked: {say_failed(encoder.unfit)}{of}, so {its} numbers mean nothing"
             lines.append(Text(sentence, "bold red"))
         elif encoder.called:
             lines.append(Text(f"{encoder.name} is {trust(encoder)[1]}", "bold red"))
         elif encoder.fails:
-            flawed = f"{encoder.name} fails {_checks(encoder.fails)}: what relies on it is a bound on one side"
+            flawed = f"{encoder.name}: {say_failed(encoder.fails)}, so what relies on it is a bound on one side"
             lines.append(Text(flawed, "bold red"))
     lines += [Text(text, "bold red") for text in data.problems]
     lines += [Text(text, "yellow") for text in data.cautions]
@@ -183,19 +181,15 @@ def leader(data: Comparison) -> Leader | None:
 def trust(encoder: ComparedEncoder) -> tuple[str, str]:
     """Return (status, words) of what the checks say of an encoder."""
     if encoder.unfit:
-        return "fail", f"not ranked: fails {_checks(encoder.unfit)}"
+        return "fail", f"not ranked: {say_failed(encoder.unfit)}"
     if encoder.called:
         return "fail", f"not ranked: {decapitalise(encoder.called)}"
     if encoder.fails:
-        return "fail", f"fails {_checks(encoder.fails)}"
+        return "fail", say_failed(encoder.fails)
     if not encoder.warns:
         return "pass", "no check failed"
-    several = len({name.partition("[")[0] for name in encoder.warns}) > 1
-    return "warn", f"{'warnings' if several else 'warning'}: {_checks(encoder.warns)}"
-
-
-def _checks(names: Sequence[str]) -> str:
-    return listing(list(dict.fromkeys(name.partition("[")[0].replace("_", " ") for name in names)), 4)
+    doubts = doubts_of(encoder.warns)
+    return "warn", f"{'warnings' if len(doubts) > 1 else 'warning'}: {listing(doubts, 4)}"
 
 
 def front(data: Comparison) -> str:

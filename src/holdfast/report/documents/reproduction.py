@@ -186,13 +186,13 @@ def _cell(cell: CellEntry) -> str:
     score, scale = cell.score, cell.scale
     if score is None or score.value is None:
         return f"{paper} | none"
-    return f"{paper} | {score.value * scale:.4g}{_ends(score, scale, '[]')}{_ends(cell.trainings, scale, '{}')}"
+    return f"{paper} | {score.value * scale:.4g}{_ends(score, scale)}"
 
 
-def _ends(score: Score | None, scale: float, brackets: str) -> str:
-    if score is None or score.low is None or score.high is None:
+def _ends(score: Score, scale: float) -> str:
+    if score.low is None or score.high is None:
         return ""
-    return f" {brackets[0]}{score.low * scale:.3g}, {score.high * scale:.3g}{brackets[1]}"
+    return f" [{score.low * scale:.3g}, {score.high * scale:.3g}]"
 
 
 def _legend(record: ReproductionRecord) -> str:
@@ -200,8 +200,8 @@ def _legend(record: ReproductionRecord) -> str:
     if not record.seeds:
         return "each cell: published | ours [95 % interval]"
     return (
-        f"each cell: published | ours, the mean of {len(record.seeds)} trainings [95 % interval over images, given the "
-        "trainings] {95 % interval over trainings, given the images}"
+        f"each cell: published | ours, the mean of {len(record.seeds)} trainings [95 % interval about other images and "
+        "other trainings]"
     )
 
 

@@ -50,7 +50,7 @@ def attack(
     Args:
         plan: what is compared.
         sides: what the old and the new encoder make of the images.
-        both: both encoders as one, see `open_both`.
+        both: both encoders as one, see `join`.
         listener: hears how far it is.
     """
     pair = pair_of(both)

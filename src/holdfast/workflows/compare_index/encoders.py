@@ -56,17 +56,28 @@ def represent(
     store: Store,
     listener: Listener,
     recorded: str | None = None,
+    ready: Encoder | None = None,
 ) -> Side:
     """Represent the images, and edited and disturbed ones where the plan asks for them, by one encoder.
+
+    Args:
+        plan: what is compared.
+        spec: of the encoder.
+        encoder: the one that was given; None where it is to be opened.
+        images: the images.
+        store: where representations are kept.
+        listener: hears how far it is.
+        recorded: the identity of the encoder in the folder's record.
+        ready: the encoder where it is open already, see `reopen`.
 
     Raises:
         OtherEncoder: the folder's record is of another identity than this encoder's.
     """
-    name = public(spec if encoder is not None else label(spec))
+    name = _name(spec, encoder)
     listener.stage("opening the encoder")
+    opened = ready or reopen(plan, spec, encoder)
     with foreign(f"encoder {name!r}", "opened", wrap=True):
-        opened = reopen(plan, spec, encoder)
-        rendered = images.with_geometry(opened.geometry or images.common_geometry)
+        rendered = render(images, opened)
         session = Session(
             opened,
             rendered,
@@ -174,5 +185,15 @@ def disagreements(plan: IndexPlan, gradients: tuple[bool, bool]) -> Any:
 
 def reopen(plan: IndexPlan, spec: str, encoder: Encoder | None) -> Encoder:
     """Return an encoder of a plan where passes are made: the one that was given, or that of its spec."""
-    opened = (encoder or open_encoder(spec)).to(plan.device)
-    return opened.prepare(precision="float32", compiled=False)
+    with foreign(f"encoder {_name(spec, encoder)!r}", "opened", wrap=True):
+        opened = (encoder or open_encoder(spec)).to(plan.device)
+        return opened.prepare(precision="float32", compiled=False)
+
+
+def render(images: ImageSet, encoder: Encoder) -> ImageSet:
+    """Return the images as an encoder sees them."""
+    return images.with_geometry(encoder.geometry or images.common_geometry)
+
+
+def _name(spec: str, given: Encoder | None) -> str:
+    return public(spec if given is not None else label(spec))

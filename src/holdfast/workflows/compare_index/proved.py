@@ -35,7 +35,7 @@ def prove(
 
     Args:
         plan: what is compared.
-        both: both encoders as one, see `open_both`.
+        both: both encoders as one, see `join`.
         notes: receives it.
         listener: hears how far it is.
 

@@ -26,7 +26,7 @@ from holdfast.sources.data import open_images
 from holdfast.sources.data.shared.in_words import plural
 from holdfast.sources.encoders import check_encoder
 from holdfast.sources.vectors import Vectors, is_stored, open_vectors
-from holdfast.storage.answers import Answers, counting
+from holdfast.storage.answers import Answers, counting, last_call
 from holdfast.storage.entry import as_json, read_json
 from holdfast.storage.index_file import INDEX, read_index
 from holdfast.storage.index_upgrade import (
@@ -42,7 +42,7 @@ from holdfast.storage.index_upgrade import (
 from holdfast.storage.record_file import RECORD as AUDIT
 from holdfast.storage.run_folder import Store, digest
 from holdfast.workflows.compare_index.attacked import attack
-from holdfast.workflows.compare_index.both import open_both
+from holdfast.workflows.compare_index.both import join, open_both
 from holdfast.workflows.compare_index.canaries import read_canaries
 from holdfast.workflows.compare_index.changed import draw_into, most_changed
 from holdfast.workflows.compare_index.diagnosis import diagnose, diagnose_vectors
@@ -101,10 +101,13 @@ def compare_index(
         for sending in sent:
             say(str(sending))
         store = asked.store
-        # Both encoders, one after the other: two may not fit into memory
+        # Both encoders, one after the other: two may not fit into memory; those that are asked together must
+        pair = open_both(plan, opened, images, listener) if plan.attacked or plan.proved else None
         found = [
-            None if spec in held else represent(plan, spec, opened.get(spec), images, store, listener, identity)
-            for spec, identity in zip((plan.old, plan.new), recorded or (None, None), strict=True)
+            None if spec in held else represent(plan, spec, opened.get(spec), images, store, listener, identity, ready)
+            for spec, identity, ready in zip(
+                (plan.old, plan.new), recorded or (None, None), pair or (None, None), strict=True
+            )
         ]
         notes: list[str] = []
         known = next(side for side in found if side is not None)
@@ -121,8 +124,8 @@ def compare_index(
 
         # Small changes on which both disagree, and up to which size there is none
         attacked = proved = None
-        if plan.attacked or plan.proved:
-            both = open_both(plan, (old, new), opened, store, listener)
+        if pair is not None:
+            both = join(plan, (old, new), pair, store, listener)
             if plan.attacked:
                 attacked, measured = attack(plan, (old, new), both, listener)
                 upgraded.measures.update(measured)
@@ -215,9 +218,8 @@ class Asked:
         with closing(self.store.claim(digest(asked), say=self.listener.stage)):
             known = None if self.overwrite else _claim(self.store, asked)
             # Calls of earlier commands in the folder count on both sides
-            calls, end = self.plan.calls, None
-            if calls is not None:
-                end = Answers(self.store.files).calls + calls
+            calls, end = self.plan.calls, last_call(self.store.files, self.plan.calls)
+            if calls is not None and end is not None:
                 refuse_sendings(sent, calls, end, "compare")
             with counting(Answers(self.store.files, end)):
                 yield known

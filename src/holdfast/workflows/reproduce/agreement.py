@@ -22,26 +22,18 @@ def compare_with_published(cells: Iterable[Cell]) -> list[Agreement]:
 def _compare(cell: Cell) -> Agreement | None:
     """Return ours less the published number, in the paper's scale, with the interval of both; None where ours has none.
 
-    L = d - √((θ₁-l₁)² + (u₂-θ₂)²), U = d + √((u₁-θ₁)² + (θ₂-l₂)²); they agree where [L, U] holds 0. Of several
-    trainings it is the outer one of those over images and over trainings.
+    L = d - √((θ₁-l₁)² + (u₂-θ₂)²), U = d + √((u₁-θ₁)² + (θ₂-l₂)²); they agree where [L, U] holds 0.
 
     Source: Zou & Donner (2008), "Construction of confidence limits about effect measures" (MOVER).
     """
-    scores = [each for each in (cell.score, cell.trainings) if each is not None]
-    if cell.published is None or not scores:
+    ours = cell.score
+    if cell.published is None or ours is None or ours.value is None or ours.low is None or ours.high is None:
         return None
-    # The gap has an interval over images, and one over trainings where there were several
-    theirs, gaps = cell.published / cell.scale, list[tuple[float, float, float]]()
-    for ours in scores:
-        if ours.value is None or ours.low is None or ours.high is None:
-            return None
-        below, above = _reach_of(theirs, cell.behind, ours)
-        gap = ours.value - theirs
-        gaps.append(
-            (gap, gap - math.hypot(ours.value - ours.low, above), gap + math.hypot(ours.high - ours.value, below))
-        )
-    gap, low, high = gaps[0][0], min(gap[1] for gap in gaps), max(gap[2] for gap in gaps)
-    gap, low, high = (end * cell.scale for end in (gap, low, high))
+    theirs = cell.published / cell.scale
+    below, above = _reach_of(theirs, cell.behind, ours)
+    gap = ours.value - theirs
+    ends = gap - math.hypot(ours.value - ours.low, above), gap + math.hypot(ours.high - ours.value, below)
+    gap, low, high = (end * cell.scale for end in (gap, *ends))
     return Agreement(row=cell.row, column=cell.column, gap=gap, low=low, high=high, agrees=low <= 0 <= high)
 
 

@@ -49,8 +49,7 @@ class Cell:
         of: what ours is of, the network itself and what was asked of it: cells of equal ones hold one and the same
             number, whatever their rows are called. "" where that is not known.
         network: whose network it is of.
-        trainings: our number over several trainings, with an interval of their own kind; None where there is one.
-        each: what each training came to, by seeds.
+        each: ours of each training, by seeds, where there were several; `score` is their mean.
         behind: how many images the published number is of; None where the paper does not say.
     """
 
@@ -62,8 +61,7 @@ class Cell:
     why: str = ""
     of: str = ""
     network: Network = STAND_IN
-    trainings: Score | None = None
-    each: tuple[float, ...] = ()
+    each: tuple[Score, ...] = ()
     behind: int | None = None
 
     @property
@@ -185,14 +183,9 @@ class Claim:
 
 
 def ends(cell: Cell) -> tuple[float, float, float]:
-    """Return value, low and high in the paper's scale; without an interval, all are the value.
-
-    The ends are the outer ones of the intervals over images and over trainings.
-    """
+    """Return value, low and high in the paper's scale; without an interval, all are the value."""
     score = cell.score
     if score is None or score.value is None:
         raise HoldfastError(f"{cell.row}, {cell.column}: {cell.why or 'undefined'}")
-    scores = [each for each in (score, cell.trainings) if each is not None]
-    low = min([score.value, *(each.low for each in scores if each.low is not None)])
-    high = max([score.value, *(each.high for each in scores if each.high is not None)])
+    low, high = (score.value if end is None else end for end in (score.low, score.high))
     return score.value * cell.scale, low * cell.scale, high * cell.scale

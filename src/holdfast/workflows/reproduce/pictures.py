@@ -130,13 +130,11 @@ def _of_table(recipe: Reproduction, panel: Panel, cells: Table, _: Mapping[str, 
 
 
 def _number(cell: CellEntry) -> Number:
-    """Return a number with the outer ends of its intervals, over images and over trainings."""
+    """Return a number with the ends of its interval, and the paper's."""
     published = np.nan if cell.published is None else float(cell.published)
     if cell.score is None or cell.score.value is None:
         return np.nan, np.nan, np.nan, published
-    scores = [s for s in (cell.score, cell.trainings) if s is not None]
-    low = min((s.low for s in scores if s.low is not None), default=np.nan)
-    high = max((s.high for s in scores if s.high is not None), default=np.nan)
+    low, high = (np.nan if end is None else end for end in (cell.score.low, cell.score.high))
     return cell.score.value * cell.scale, low * cell.scale, high * cell.scale, published
 
 

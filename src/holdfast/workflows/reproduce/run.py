@@ -241,8 +241,8 @@ def _before(store: Store, recipe: Reproduction) -> float:
 
 
 def _entry(cell: Cell) -> CellEntry:
-    several = {} if cell.trainings is None else {"trainings": cell.trainings, "each": cell.each}
-    return CellEntry(published=cell.published, scale=cell.scale, score=cell.score, why=cell.why, **several)
+    each = tuple(score.value for score in cell.each if score.value is not None)
+    return CellEntry(published=cell.published, scale=cell.scale, score=cell.score, why=cell.why, each=each)
 
 
 def _failures(filled: Filled) -> list[str]:

@@ -4,13 +4,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
 import scipy
 import torch
 
 from holdfast.core import HoldfastError, Score
+from holdfast.numerics.statistics.levels import reach
+from holdfast.numerics.statistics.seeds import mean_over_seeds
 from holdfast.runtime.errors import unknown
 from holdfast.workflows.reproduce.claim import Cell
-from holdfast.workflows.reproduce.derived import mean
 from holdfast.workflows.reproduce.recipe import Reproduction
 from holdfast.workflows.reproduce.table import at_of
 
@@ -18,10 +20,10 @@ from holdfast.workflows.reproduce.table import at_of
 def together(
     recipe: Reproduction, tables: Sequence[Mapping[tuple[str, str], Cell]], seeds: Sequence[int]
 ) -> dict[tuple[str, str], Cell]:
-    """Return one table: the mean of each cell, with an interval over images and one over trainings.
+    """Return one table: the mean of each cell, with one interval about other images and other trainings.
 
-    The interval over images is that of the mean of scores of the same images, at any correlation; that over trainings
-    is Student's, given the images. Cells with the key `trainings` hold the standard deviation between trainings.
+    It is that of a method's seeds, at any correlation of what images contribute; of numbers without an interval over
+    images it is Student's over trainings. Cells with the key `trainings` hold the standard deviation between trainings.
     """
     places = {(r.name, c.name): at_of(r, c).get("trainings") for r in recipe.rows for c in recipe.columns}
     return {key: _one([table[key] for table in tables], seeds, places[key]) for key in tables[0]}
@@ -37,9 +39,10 @@ def _one(cells: Sequence[Cell], seeds: Sequence[int], number: str | None) -> Cel
     of = "; ".join(cell.of for cell in cells) if all(cell.of for cell in cells) else ""
     if number is not None:
         return replace(cells[0], score=_number(number, values), of=of)
-    return replace(
-        cells[0], score=mean(scores, apart=False), trainings=over_trainings(values), each=tuple(values), of=of
-    )
+    whole = np.ones((len(scores), len(scores)))
+    known = all(reach(score) is not None for score in scores)
+    score = mean_over_seeds(scores, whole) if known else over_trainings(values)
+    return replace(cells[0], score=score, each=tuple(scores), of=of)
 
 
 def _number(name: str, values: Sequence[float]) -> Score:
@@ -49,15 +52,13 @@ def _number(name: str, values: Sequence[float]) -> Score:
     return deviation(values)
 
 
-def over_trainings(values: Sequence[float], confidence: float = 0.95) -> Score | None:
+def over_trainings(values: Sequence[float], confidence: float = 0.95) -> Score:
     """Return the mean of what several trainings came to, with Student's interval: x̄ ± t_{k-1} s / √k.
 
     It is about another training of the same recipe, tested on the same images. Trainings that agree to the last image
     have no spread to tell it from, and so no interval.
     """
     k = len(values)
-    if k < 2:
-        return None
     mean, spread = math.fsum(values) / k, float(torch.tensor(values, dtype=torch.float64).std())
     half = float(scipy.stats.t.ppf((1 + confidence) / 2, k - 1)) * spread / math.sqrt(k)
     kind = f"Student t over {k} trainings, given the test images"
@@ -82,19 +83,3 @@ def deviation(values: Sequence[float], confidence: float = 0.95) -> Score:
     tails = (1 + confidence) / 2, (1 - confidence) / 2
     low, high = (spread * math.sqrt((k - 1) / float(scipy.stats.chi2.ppf(tail, k - 1))) for tail in tails)
     return Score(spread, low, high, k, kind, confidence)
-
-
-def p_between(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Return the p-value of the difference of two rows over trainings, paired by their seeds: Student's t.
-
-    None where there are fewer than two trainings, or they all differ by the same.
-
-    Example:
-        >>> print(f"{p_between([0.8, 0.9, 0.85], [0.5, 0.62, 0.56]):.4f}")
-        0.0004
-    """
-    if len(first) != len(second) or len(first) < 2:
-        return None
-    gaps = torch.tensor(first, dtype=torch.float64) - torch.tensor(second, dtype=torch.float64)
-    error = float(gaps.std()) / math.sqrt(len(gaps))
-    return None if error == 0 else 2 * float(scipy.stats.t.sf(abs(float(gaps.mean())) / error, len(gaps) - 1))

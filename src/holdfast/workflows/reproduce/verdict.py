@@ -2,16 +2,17 @@
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 from msgspec.structs import replace
 
 from holdfast.core import Score
 from holdfast.numerics.statistics.correlations import pearson
 from holdfast.numerics.statistics.levels import p_value, reach
+from holdfast.numerics.statistics.seeds import difference_over_seeds
 from holdfast.storage.reproduction import Outcome, Verdict
 from holdfast.workflows.reproduce.claim import COMPARED, NETWORKS, STAND_IN, Cell, Cells, Claim, ends
 from holdfast.workflows.reproduce.published import judge_published, tied
-from holdfast.workflows.reproduce.trainings import p_between
 
 HOLDS: Outcome = "holds"
 FAILS: Outcome = "fails"
@@ -35,10 +36,10 @@ def judge(claim: Claim, cells: Cells, correlation: Correlation) -> Verdict:
     A chain of comparisons holds where each one's 95 % interval excludes zero on the right side (which needs no
     correction, for all of them must), and fails where one is on the wrong side with p at most 0.05 / their number. A
     limit holds where each interval lies on its side, and fails where one lies on the other. What never happens fails
-    by one proved case, and no sample shows it. Of numbers of several trainings, intervals reach to the outer ends of
-    those over images and over trainings, and p is the larger one of both. All else is not shown, and what a sample was
-    too small to give an interval neither. Where numbers are missing, the others can still fail the claim. Of a
-    comparison that the paper's own table ties, as where both are 0, ours need not show anything.
+    by one proved case, and no sample shows it. Intervals and p of numbers of several trainings are about other images
+    and other trainings. All else is not shown, and what a sample was too small to give an interval neither. Where
+    numbers are missing, the others can still fail the claim. Of a comparison that the paper's own table ties, as where
+    both are 0, ours need not show anything.
     """
     if claim.kind == "correlates":
         return _correlates(claim, cells)
@@ -138,7 +139,7 @@ def _compare_pairs(claim: Claim, pairs: Sequence[tuple[Cell, Cell]], correlation
 def _p(a: Cell, b: Cell, correlation: float) -> float | None:
     """Return the p-value of the difference of two cells; None without intervals, or where their scales differ.
 
-    Where there were several trainings it is the larger one of two, over images and over trainings.
+    Where there were several trainings it is about other images and other trainings.
     """
     assert a.score is not None
     assert b.score is not None
@@ -146,9 +147,11 @@ def _p(a: Cell, b: Cell, correlation: float) -> float | None:
     if first is None or second is None or a.scale != b.scale:
         return None
     gap = (ends(a)[0] - ends(b)[0]) / a.scale
-    p = p_value(gap, first, second, correlation, min(a.score.n, b.score.n))
-    between = p_between(a.each, b.each)
-    return p if between is None else max(p, between)
+    if not a.each or not b.each:
+        return p_value(gap, first, second, correlation, min(a.score.n, b.score.n))
+    # Of trainings of one row images contribute alike, at most: the widest interval
+    row = np.repeat([0, 1], [len(a.each), len(b.each)])
+    return difference_over_seeds(a.each, b.each, np.where(np.equal.outer(row, row), 1.0, correlation))[1]
 
 
 def _check_limits(claim: Claim, cells: Sequence[Cell]) -> Verdict:
