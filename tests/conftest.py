@@ -1,4 +1,4 @@
-"""How all tests are chosen and run; what they share is in `fixtures.py`."""
+"""How all tests are chosen and run; what they share is in `shared_fixtures.py`."""
 
 import gc
 import os
@@ -28,7 +28,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Import what tests share where they are run: the process that hands them out to others would wait for torch."""
     hands_out = config.getoption("dist", "no") != "no" and not hasattr(config, "workerinput")
     if not hands_out:
-        config.pluginmanager.import_plugin("fixtures")
+        config.pluginmanager.import_plugin("shared_fixtures")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -25,8 +25,6 @@ check = beartype(conf=BeartypeConf(is_pep484_tower=True))  # an int is a float, 
 _at_every_call = jaxtyping.jaxtyped
 _calls: dict[int, int] = {}
 _on: list[bool] = [False]
-_tested: list[bool] = [False]
-"""Whether a test has begun; before, modules are imported."""
 
 
 def list_modules(package: ModuleSpec | None) -> list[str]:
@@ -50,7 +48,7 @@ def off() -> Iterator[None]:
 
 def new_test(on: bool) -> None:
     """Check every function's first calls again, where anything is checked in this test."""
-    _on[0], _tested[0] = on, True
+    _on[0] = on
     _calls.clear()
 
 
@@ -58,8 +56,6 @@ def _jaxtyped(function: Any = None, *, typechecker: Any) -> Any:
     """Return a function that is checked at its first 10 calls in each test and then at one in 100."""
     if function is None:
         return functools.partial(_jaxtyped, typechecker=typechecker)
-    if _tested[0] and not _on[-1]:  # a function inside another: it ends with a test in which nothing is checked
-        return function
     if inspect.isclass(function):  # of a dataclass, what makes its instances
         if dataclasses.is_dataclass(function) and not hasattr(function.__init__, "__wrapped__"):
             function.__init__ = _jaxtyped(function.__init__, typechecker=typechecker)
