@@ -5,7 +5,6 @@
 """
 
 import inspect
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from enum import Enum
@@ -194,8 +193,4 @@ def charts() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    text = surface()
-    if sys.argv[1:] == ["--print"]:
-        sys.stdout.write(text)
-    else:
-        WRITTEN.write_text(text, encoding="utf-8")
+    WRITTEN.write_text(surface(), encoding="utf-8")

@@ -5,6 +5,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -247,12 +248,15 @@ def test_the_command_draws_what_the_run_knows(tmp_path: Path) -> None:
     assert ">image 12</text>" in images
 
 
-FIGURES = [name for name in names() if "Figure" in read(name).where]
+@cache
+def figures() -> list[str]:
+    """Return the names of the recipes of figures, which take seconds to read."""
+    return [name for name in names() if "Figure" in read(name).where]
 
 
 def test_every_recipe_of_a_figure_draws_it(subtests: pytest.Subtests) -> None:
-    assert len(FIGURES) >= 21
-    for name in FIGURES:
+    assert len(figures()) >= 21
+    for name in figures():
         for profile in recipes.profiles(recipes.read_file(recipes.folder() / f"{name}.toml")):
             with subtests.test(f"{name} {profile}"):
                 assert read(name, profile).figures
@@ -264,7 +268,7 @@ def test_every_page_of_a_figure_shows_its_pictures_and_no_picture_is_left_over(s
         text = page.read_text(encoding="utf-8")
         pictures = re.findall(r"^!\[.+\]\((.+\.svg)\)$", text, re.MULTILINE)
         with subtests.test(page.stem):
-            drawn = page.stem.rpartition("-")[0] in FIGURES
+            drawn = page.stem.rpartition("-")[0] in figures()
             assert ("### The figure" in text) == drawn
             assert not drawn or pictures or "is not drawn" in text
             assert all((PAGES / picture).is_file() for picture in pictures)
