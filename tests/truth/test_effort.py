@@ -129,7 +129,7 @@ def test_a_forecast_counts_all_values_before_a_curve_that_is_no_relu() -> None:
 def test_what_is_too_much_is_refused_before_it_begins(
     certifier: Crown | AlphaCrown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inside, "_box_of", lambda *given: pytest.fail("it began"))
+    monkeypatch.setattr(inside, "crown_box", lambda *given: pytest.fail("it began"))
     with pytest.raises(
         NotCertified,
         match=r"\d+ values .* which takes (about|more than) \d+ s, .* 1e-09 min .* crown_ibp",

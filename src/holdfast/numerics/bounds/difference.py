@@ -194,7 +194,7 @@ class Apart:
         self.first, self.second = join_clips(first.double), join_clips(second.double)
         # Put together on the CPU, and brought to where both are
         cpu = torch.device("cpu")
-        self._nodes = Network(difference_nodes(self.first.on(cpu), self.second.on(cpu))).on(self.first.device).nodes
+        self._nodes = Network(_difference_nodes(self.first.on(cpu), self.second.on(cpu))).on(self.first.device).nodes
 
     def box(self, region: Region, limit: Limit = USUAL) -> Box:
         """Return the least and the greatest difference of each number, [1, D].
@@ -285,7 +285,7 @@ def _shortest(network: Network, region: Region, ranges: Ranges) -> Tensor:
 # --- the network of the difference ---
 
 
-def difference_nodes(first: Network, second: Network) -> tuple[Node, ...]:
+def _difference_nodes(first: Network, second: Network) -> tuple[Node, ...]:
     """Return the second network's nodes, then those that compute the difference of both from them.
 
     Raises:

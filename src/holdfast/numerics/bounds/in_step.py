@@ -29,9 +29,9 @@ def match(first: Network, second: Network) -> Mapping[Pair, tuple[Pair, ...]]:
         NotCertified: the networks are not made of the same operations, or of some whose difference is not bounded.
 
     Example:
-        >>> one = Node(None, (), (1,), "x"), Node(Clip(0.0), (0,), (1,), "relu")
-        >>> match(Network(one), Network((*one, Node(Clip(step=0.5), (1,), (1,), "round"))))
-        {(0, 0): (), (1, 1): ((0, 0),), (1, 2): ((1, 1),)}
+        >>> image, relu = Node(None, (), (1,), "x"), Node(Clip(0.0), (0,), (1,), "relu")
+        >>> match(Network((image,)), Network((image, relu)))  # beside the ReLU nothing is done
+        {(0, 0): (), (0, 1): ((0, 0),)}
     """
     # A list of what is to do instead of recursion: networks may be deeper than Python's stack
     matched: dict[Pair, tuple[Pair, ...]] = {}

@@ -195,6 +195,28 @@ def crown_box(
     """Return the range of the values of a node that matter, (-inf, inf) elsewhere, in pieces that fit in memory.
 
     Where signs matter, a value matters in the images in which its own sign is open, whatever the others are.
+
+    Args:
+        network: the network.
+        node: the node.
+        matters: which of its values, by their signs; None: all.
+        region: where the images may be.
+        ranges: of what is read by curved nodes before it.
+        relaxations: of curved nodes before it.
+        ascent: how to look for α; None: the usual slopes.
+        effort: counts the work.
+        slopes: of earlier searches for this image.
+
+    Example:
+        >>> from holdfast.numerics.bounds.affine import Matrix
+        >>> from holdfast.numerics.bounds.network import Node
+        >>> from holdfast.parts.threats.linf import Linf
+        >>> matrix = Node(Matrix(torch.tensor([[3.0, -1.0]]).double(), None), (0,), (1,), "3 x - y")
+        >>> network = Network((Node(None, (), (2,), "x"), matrix))
+        >>> region = Region.around(Linf(0.1), torch.full((1, 2), 0.5), torch.tensor([0.1]).double())
+        >>> box = crown_box(network, 1, None, region, {}, {}, None, Effort(network, USUAL), None)
+        >>> [round(end.item(), 4) for end in box]
+        [0.6, 1.4]
     """
     shape = network.nodes[node].shape
     x = region.x

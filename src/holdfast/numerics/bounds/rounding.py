@@ -22,6 +22,17 @@ def rounding(network: Network, margin: Margin, region: Region, ranges: Mapping[i
     These are the products and constants that the margin sums up, from the last activations on: Σ |w| Π |W| |a| +
     |bias|, where |a| is the largest magnitude of an activation in its range. That allows for some 2¹⁹ roundings of
     float64 in one direction; larger terms that cancel before the last activations are not looked for.
+
+    Example:
+        >>> from holdfast.numerics.bounds.affine import Matrix
+        >>> from holdfast.numerics.bounds.network import Node
+        >>> from holdfast.parts.threats.linf import Linf
+        >>> matrix = Node(Matrix(torch.tensor([[3.0, -1.0]]).double(), None), (0,), (1,), "3 x - y")
+        >>> network = Network((Node(None, (), (2,), "x"), matrix))
+        >>> region = Region.around(Linf(0.5), torch.full((1, 2), 0.5), torch.tensor([0.5]).double())
+        >>> margin = Margin(torch.ones(1, 1, 1).double(), torch.zeros(1, 1).double())
+        >>> float(rounding(network, margin, region, {})) / SLACK  # of 3 · 1 + 1 · 1
+        4.0
     """
     sizes: dict[int, Tensor] = {}
     for index in sorted(_last_stretch(network)):
