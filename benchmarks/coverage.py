@@ -29,7 +29,8 @@ OF_SIZE = (
     "caption_retrieval",
     "certified_nearest_neighbour_accuracy", "effective_rank", "margin_calibration", "margin_distribution",
     "nearest_neighbour_accuracy",
-    "edited_retrieval", "neighbour_consistency", "retrieval", "smoothed_accuracy", "synbench", "transfer_rate",
+    "edited_retrieval", "hubness", "neighbour_consistency", "retrieval", "smoothed_accuracy", "synbench",
+    "transfer_rate",
 )  # fmt: skip
 """Measures whose value depends on how many images there are; their truth is their expectation at that number."""
 

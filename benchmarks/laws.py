@@ -543,6 +543,7 @@ LAWS: dict[str, tuple[Law, dict[str, Any]]] = {
     "few_shot_accuracy": (shots, {"shots": (5,)}),
     "fine_tuned_accuracy": (corrupted, TWO),
     "fine_tuned_drop": (corrupted, TWO),
+    "hubness": (observed, {}),
     "impersonation_rate": (taken, {"readouts": (50,)}),
     "instance_accuracy": (observed, COUNTED),
     "linear_radius": (classified, {}),

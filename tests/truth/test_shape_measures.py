@@ -1,5 +1,7 @@
 """Measures of the feature space's shape, where the answer is known."""
 
+from typing import Any
+
 import pytest
 import torch
 from test_linear_probe import Labelled
@@ -10,6 +12,7 @@ from holdfast.parts.measures.feature_space.alignment import Alignment
 from holdfast.parts.measures.feature_space.class_uniformity import ClassUniformity
 from holdfast.parts.measures.feature_space.effective_rank import EffectiveRank
 from holdfast.parts.measures.feature_space.feature_distance import FeatureDistance
+from holdfast.parts.measures.feature_space.hubness import Hubness
 from holdfast.parts.measures.feature_space.uniformity import Uniformity
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.represented import Represented
@@ -43,6 +46,27 @@ def test_classes_that_are_points_are_not_uniform_though_the_whole_is() -> None:
     assert float(table["within"].mean()) == pytest.approx(0)
     assert float(table["between"].mean()) == pytest.approx(2)
     assert FeatureDistance().score(table)["between / within"].value is None  # divided by nothing
+
+
+def test_hubs_are_those_that_stand_in_many_lists() -> None:
+    # One in the middle of many that are far from each other, and one that is far from all
+    star = torch.cat([torch.zeros(1, 12), torch.eye(12)[:10], 9 * torch.eye(12)[11:]])
+    subject, measure = Labelled(star, LABELS, 4), Hubness(k=1, top=1 / 12)
+    table = measure.observe(subject)
+    assert table["lists"].tolist() == [11, 1, *[0] * 10]
+    found = values(measure, subject)
+    assert found == pytest.approx({"in no list": 10 / 12, "hubs": 11 / 12})
+    # All alike on a circle: everybody stands in two lists
+    angle = torch.arange(12) * torch.pi / 6
+    circle = Labelled(torch.stack([angle.cos(), angle.sin()], 1), LABELS, 4)
+    assert values(Hubness(k=2, top=1 / 12), circle) == pytest.approx({"in no list": 0, "hubs": 1 / 12})
+
+
+@pytest.mark.parametrize(("fields", "said"), [({"k": 11}, "at least 13 images"), ({"top": 1.0}, "in (0, 1), got 1")])
+def test_hubs_that_cannot_be_told_are_refused(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(HoldfastError) as error:
+        Hubness(**fields).observe(Labelled(random(12, 3), LABELS, 4))
+    assert said in str(error.value)
 
 
 def test_feature_distance_is_the_mean_over_pairs() -> None:
