@@ -46,7 +46,7 @@ def neighbour_lists(
     return torch.cat(parts)
 
 
-def leave_out_own(lists: Lists, own: Int[Tensor, "images"]) -> Lists:
+def leave_out_own(lists: Lists, own: Int[Tensor, "images"]) -> Int[Tensor, "images fewer"]:
     """Return lists without the image itself that each belongs to, or without their last one where it is not there.
 
     Example:

@@ -40,7 +40,7 @@ class Hubness(ShapeMeasure):
         "image in no list is hardly ever found. Both grow with the number of images and of dimensions, so compare "
         "encoders on the same images."
     )
-    reference = "Radovanović, Nanopoulos & Ivanović (2010)"
+    reference = "Radovanović et al. (2010)"
 
     def __post_init__(self) -> None:
         if not 0 < self.top < 1:
