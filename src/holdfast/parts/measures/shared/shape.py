@@ -1,11 +1,14 @@
 """What the measures of the feature space's shape have in common: contributions of images whose mean is the score."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from jaxtyping import Bool, Float
 from torch import Tensor
+from typing_extensions import override
 
-from holdfast.core import Measure, Observation, Score
+from holdfast.core import Measure, Observation, Score, Table
+from holdfast.core.chart import Chart
 from holdfast.numerics.statistics import sampled_pairs
 from holdfast.numerics.statistics.statistic import Mean, Statistic
 from holdfast.parts.observations.clean import Clean
@@ -26,6 +29,11 @@ class ShapeMeasure(Measure):
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations."""
         return (Clean(),)
+
+    @override
+    def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
+        # What the jackknife says that an image contributes is no value of that image: it may lie below 0, or above 1
+        return ()
 
     def mean(
         self,
