@@ -58,13 +58,14 @@ def main() -> None:
 def row(name: str, build: str, old: Path, new: Path, shared: Path) -> dict[str, object]:
     """Return a row: what is proved, what attacks find, how much tighter the difference is step by step, and seconds."""
     words = f"mean={','.join(map(str, MEAN))}&std={','.join(map(str, STD))}"
-    specs, images = [f"onnx:{file}?{words}" for file in (old, new)], f"arrays:{shared / 'cifar10_lossless300.npz'}"
+    first, second = (f"onnx:{file}?{words}" for file in (old, new))
+    images = f"arrays:{shared / 'cifar10_lossless300.npz'}"
     begun = time.perf_counter()
     run = {"images": IMAGES, "proved": PROVED, "out": new.with_suffix(".run"), "quiet": True, "overwrite": True}
-    holdfast.compare_index(*specs, images, **run)
+    holdfast.compare_index(first, second, images, **run)
     seconds = time.perf_counter() - begun
     # The attacks after the proofs, in the same folder: what is there is not made again
-    record = holdfast.compare_index(*specs, images, **run, attacked=PROVED)
+    record = holdfast.compare_index(first, second, images, **run, attacked=PROVED)
     measures = ("agreement_radius", "cosine_proved", "disagreement_radius", "cosine_attacked", "cosine")
     scores = {measure: record["measures"][measure]["scores"] for measure in measures}
     x = open_images(images, images=IMAGES).batch(0, 1)
@@ -73,12 +74,12 @@ def row(name: str, build: str, old: Path, new: Path, shared: Path) -> dict[str, 
         "build": build,
         "images": PROVED,
         "scores": scores,
-        "tighter": tighter(specs, x),
+        "tighter": tighter((first, second), x),
         "seconds": seconds / PROVED,
     }
 
 
-def tighter(specs: list[str], x: torch.Tensor) -> float:
+def tighter(specs: tuple[str, str], x: torch.Tensor) -> float:
     """Return how much wider the difference is where each network is bounded by itself, within 1/255 of an image."""
     apart = Apart(*(trace(open_encoder(spec), tuple(x.shape[1:])) for spec in specs))
     region = Region.around(Linf(LEVEL), x, torch.tensor([LEVEL]).double())
