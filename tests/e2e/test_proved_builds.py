@@ -13,8 +13,9 @@ from holdfast.core import Encoder, HoldfastError, Rng, Shard
 from holdfast.core.pair import Pair
 from holdfast.parts.observations.proved_alike import ProvedAlike
 from holdfast.parts.threats.linf import Linf
+from holdfast.report.index_sentences import _say_proofs
 from holdfast.workflows.compare_index.attacked import Seen
-from holdfast.workflows.compare_index.proved import Proofs, _compare
+from holdfast.workflows.compare_index.proved import Proofs, _compare, _measure
 from levels import Levels, round_weights
 
 IMAGES = 20
@@ -80,6 +81,17 @@ def test_the_answer_says_what_is_proved(record: Any) -> None:
     assert "for half of 8 images, and that within 1/255 their cosine stays above" in shown
     assert "propagations of bounds" in shown
     assert "change up to which both are proved to agree" in shown
+
+
+def test_where_no_cosine_is_proved_for_half_none_is_named() -> None:
+    ones = torch.ones(8, dtype=torch.float64)
+    proved = Proofs(cosine=-ones, first=0.01 * ones, second=0.02 * ones)
+    proved.cosine[:3] = 0.9
+    sentence = _say_proofs(_measure(proved, "ℓ2 distance"), "image")
+    assert sentence == (
+        "It is proved that both agree up to a change of 2.55/255, for half of 8 images; of their cosine within 1/255 "
+        "nothing is, for 62 % [24, 91] of them."
+    )
 
 
 def test_a_build_that_rounds_is_proved_too(pictures: Tensor) -> None:

@@ -203,6 +203,40 @@ def test_maxima_of_different_inputs_are_apart_by_what_they_are() -> None:
     assert float(high) == pytest.approx(1.02, abs=1e-6)
 
 
+class Of(nn.Module):
+    def __init__(self, function: Callable[[Tensor], Tensor]):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+@pytest.mark.parametrize("function", [torch.reciprocal, torch.sqrt, torch.log, torch.rsqrt])
+def test_where_a_function_is_not_defined_nothing_is_proved(function: Callable[[Tensor], Tensor]) -> None:
+    """The sums of pixels cross 0, where the function has a pole, or its domain ends; what follows is bounded again."""
+
+    def network(factor: float) -> Encoder:
+        sums, last = nn.Linear(4, 2), nn.Linear(2, 3)
+        with torch.no_grad():
+            sums.weight.copy_(torch.full((2, 4), factor))
+            sums.bias.copy_(torch.tensor([-1.99, -1.9]))
+            last.weight.copy_(torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, -1.0]]))
+        return Encoder(nn.Sequential(nn.Flatten(), sums, Of(function), nn.Hardtanh(), last), mean=0, std=1)
+
+    where = region(0.05, x=torch.full((1, 1, 2, 2), 0.5))
+    both = apart(network(1.0), network(1.02), (1, 2, 2))
+    low, high = both.box(where)
+    x = within(where)
+    difference = both.first(x) - both.second(x)
+    known = difference.isfinite()
+    assert bool(((difference >= low) & (difference <= high))[known].all())
+    assert float(difference[known].abs().max()) > 0.01
+    assert float(both.least_cosine(where)) <= float(
+        torch.cosine_similarity(both.first(x), both.second(x)).nan_to_num(1).min()
+    )
+
+
 def test_beyond_the_limit_of_work_intervals_stand_in_and_hold() -> None:
     both, where = apart(*PAIRS["residual"]), region(0.02)
     low, high = both.box(where, Limit(1e-9, "intervals"))

@@ -101,8 +101,11 @@ class CurvedDifference(Curved):
         a, b = _boxes_of(self.sides)
         plain = self.first.smooth if isinstance(self.first, Clip) else self.first
         least, most = plain.slopes((torch.minimum(a[0], b[0]), torch.maximum(a[1], b[1])))
+        # Where a function is not defined on all of a box, nothing is known of its slope
+        unknown = least.isnan()
+        least, most = least.masked_fill(unknown, -torch.inf), most.masked_fill(unknown, torch.inf)
         gaps = _gap(self.first, plain, a), _gap(plain, self.second, b)
-        # 0 times an infinite d is 0
+        # 0 times what is infinite is 0: equal values have no difference, nor have those of a level function
         ends = (least * d).nan_to_num(0.0, torch.inf, -torch.inf), (most * d).nan_to_num(0.0, torch.inf, -torch.inf)
         return torch.minimum(*ends) + gaps[0][0] + gaps[1][0], torch.maximum(*ends) + gaps[0][1] + gaps[1][1]
 

@@ -57,8 +57,9 @@ def _inputs(pair: Pair, first: Network, second: Network) -> tuple[Pair, ...]:
         if isinstance(one.operation, alone):
             return ((one.inputs[0], j),)
     raise NotCertified(
-        "not certified: expected two builds of one network, whose difference is bounded step by step, got "
-        f"{_say(one)} in the one where the other has {_say(other)}; each by itself can be certified"
+        "not certified: expected two builds of one network, of the same layers, none of which multiplies values of the "
+        f"network (attention, LayerNorm), got {_say(one)} in the one where the other has {_say(other)}; each by itself "
+        "can be certified"
     )
 
 

@@ -124,4 +124,4 @@ class Curved(ABC):
 
     @abstractmethod
     def slopes(self, box: Box) -> Box:
-        """Return the least and the greatest slope between any two values of a box."""
+        """Return the least and the greatest slope between values of a box; NaN where σ is not defined on all of it."""

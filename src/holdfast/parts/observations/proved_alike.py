@@ -18,6 +18,7 @@ from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.by_layers import ByLayers
 from holdfast.parts.divergences.l2 import L2
 from holdfast.parts.failures.nearest import Nearest
+from holdfast.parts.observations.disagreements import LEVEL
 from holdfast.parts.observations.proved_radii import PROBES, ProvedRadii
 from holdfast.parts.observations.shared.first import OfFirst
 from holdfast.parts.threats.linf import Linf
@@ -42,7 +43,7 @@ class ProvedAlike(OfFirst):
     """
 
     divergence: AnyDivergence = L2()
-    ball: Ball = Linf(1 / 255)
+    ball: Ball = Linf(LEVEL)
     certifier: ByLayers = Crown(minutes=1.0)
     in_step: bool = True
 
