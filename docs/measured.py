@@ -230,9 +230,11 @@ def proved_builds() -> str:
     for row in json.loads((DOCS / "proved_builds.json").read_text(encoding="utf-8")):
         scores = row["scores"]
         sizes = scores["agreement_radius"]["both"], scores["disagreement_radius"]["median"]
-        cosines = (scores[name]["mean"] for name in ("cosine", "cosine_attacked", "cosine_proved"))
+        # A median between a proof and none is none
+        proved = scores["cosine_proved"]["nothing proved"]["value"] < 0.5
+        cosines = [scores[name]["mean"] for name in ("cosine", "cosine_attacked", *["cosine_proved"] * proved)]
         cells = [row["build"].removeprefix("int8 "), *(_size(size, 255) for size in sizes)]
-        cells += ["none" if cosine["value"] <= -1 else _cosine(cosine) for cosine in cosines]
+        cells += [*map(_cosine, cosines), *["none"] * (not proved)]
         lines.append(_row(row["network"], [*cells, f"{row['tighter']:.2g}", f"{row['seconds']:.0f}"]))
     return "\n".join(lines)
 

@@ -86,11 +86,11 @@ def test_the_answer_says_what_is_proved(record: Any) -> None:
 def test_where_no_cosine_is_proved_for_half_none_is_named() -> None:
     ones = torch.ones(8, dtype=torch.float64)
     proved = Proofs(cosine=-ones, first=0.01 * ones, second=0.02 * ones)
-    proved.cosine[:3] = 0.9
+    proved.cosine[:4] = 0.9
     sentence = _say_proofs(_measure(proved, "ℓ2 distance"), "image")
     assert sentence == (
         "It is proved that both agree up to a change of 2.55/255, for half of 8 images; of their cosine within 1/255 "
-        "nothing is, for 62 % [24, 91] of them."
+        "nothing is, for 50 % [16, 84] of them."
     )
 
 

@@ -67,8 +67,8 @@ def _say_proofs(measures: Mapping[str, IndexMeasure], noun: str) -> str:
         return f"{answer}."
     cosine, vacuous = _headline(measures[PROVED]), measures[PROVED].scores[NOT_PROVED]
     of_some = score(vacuous, "share")
-    # For half of the images or more there is no proof, so the median is none
-    if cosine.value is None or cosine.value <= -1:
+    # Without a proof for half of the images the median is none, or half of one
+    if vacuous.value is None or vacuous.value >= 0.5:
         return f"{answer}; of their cosine within 1/255 nothing is, for {of_some} of them."
     nothing = f", and nothing for {of_some} of them" if vacuous.value else ""
     return f"{answer}, and that within 1/255 their cosine stays above {score(cosine, 'similarity')}{nothing}."
