@@ -26,7 +26,7 @@ SIZES = (40, 300)
 STRENGTHS = ("weak", "strong")
 SETTINGS = tuple((size, strength) for size in SIZES for strength in STRENGTHS)
 OF_SIZE = (
-    "caption_retrieval",
+    "adversarial_hubness", "caption_retrieval", "certified_hubness",
     "certified_nearest_neighbour_accuracy", "effective_rank", "margin_calibration", "margin_distribution",
     "nearest_neighbour_accuracy",
     "edited_retrieval", "hubness", "neighbour_consistency", "retrieval", "smoothed_accuracy", "synbench",

@@ -34,18 +34,22 @@ from holdfast.core import (
 )
 from holdfast.core.divergence import require
 from holdfast.numerics.geometry.divergence import LinearDivergence
+from holdfast.numerics.geometry.index import Index
 from holdfast.numerics.geometry.negatives import negatives_of
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.divergences.l2 import L2
 from holdfast.parts.measures.shared.edits import EVERYDAY
 from holdfast.parts.objectives.targeted import Targeted
 from holdfast.parts.observations.attacked import Attacked, partners
 from holdfast.parts.observations.attacked_pairs import AttackedPairs
 from holdfast.parts.observations.breaking_radii import BreakingRadii
+from holdfast.parts.observations.broken import Broken
 from holdfast.parts.observations.certified import Certified
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.covered import Covered
 from holdfast.parts.observations.drifts import Drifts
+from holdfast.parts.observations.entry_radii import EntryRadii
 from holdfast.parts.observations.everyday_changes import NAMES, EverydayChanges
 from holdfast.parts.observations.minimal_radii import MinimalRadii
 from holdfast.parts.observations.mixtures import Mixtures
@@ -58,6 +62,7 @@ from holdfast.parts.observations.shared.margins import OfMargins
 from holdfast.parts.observations.smoothed import Smoothed
 from holdfast.parts.observations.thumbnails import Thumbnails
 from holdfast.parts.observations.transferred import Transferred
+from holdfast.parts.rescalings.plain import Plain
 from holdfast.parts.smoothing.pair_probability import PairProbability
 from holdfast.parts.threats.gamma import Gamma
 from holdfast.parts.threats.global_shuffle import GlobalShuffle
@@ -223,6 +228,12 @@ class Seen:
             case ProvedRadii():
                 nearest = 0.01 + world.radii[k].amin(1)
                 return {"radius": (nearest - 0.02 * world.slack[k]).clamp_min(0)[: observation.first]}
+            case Broken():
+                # Hubs: from the images towards the middle, where most searches end
+                made = world.clean[k] + 0.7 * (world.clean[k].mean(0) - world.clean[k])
+                return {"reps": made[: observation.first]}
+            case EntryRadii():
+                return self._entry_radii(observation)
             case Smoothed():
                 return self._smoothed(observation)
         raise AssertionError(f"no law of {observation}")
@@ -255,6 +266,16 @@ class Seen:
     def broke(self, failure: Failure, ball: Ball) -> Tensor:
         """Refuse: failures have laws of their own."""
         raise AssertionError("no law of failures")
+
+    def _entry_radii(self, observation: EntryRadii) -> dict[str, Tensor]:
+        """Return how far images stay out of searches: the farther away, the farther, and not where one was taken."""
+        clean, hosts = self.world.clean[self.number], torch.arange(observation.first or self.attacked)
+        index = Index.of(clean, observation.k, observation.divergence, Plain())
+        reach = index.reach_without(hosts)
+        moved = self.world.found[self.number][hosts]
+        lead = torch.minimum(index.apart(clean[hosts], hosts), index.apart(moved, hosts)) - reach
+        size = observation.ball.radius * lead / lead[lead.isfinite()].median()
+        return {"radius": (size - 0.02 * self.world.slack[self.number][hosts, None]).clamp_min(0)}
 
     def _margins(self, observation: OfMargins) -> Tensor:
         """Return the margins of attacked images against their negatives, [N, K]."""
@@ -515,6 +536,7 @@ OFTEN: dict[str, Any] = {"rate": 0.05}
 COUNTED: dict[str, Any] = {"negatives": NEGATIVES}
 
 LAWS: dict[str, tuple[Law, dict[str, Any]]] = {
+    "adversarial_hubness": (observed, {}),
     "adversarial_margin": (observed, SHORT),
     "adversarial_robustness": (held, {}),
     "alignment": (observed, TWO),
@@ -527,6 +549,7 @@ LAWS: dict[str, tuple[Law, dict[str, Any]]] = {
     "certified_breakaway_risk": (observed, QUICK),
     "certified_drift": (observed, QUICK),
     "certified_nearest_neighbour_accuracy": (observed, QUICK),
+    "certified_hubness": (observed, {"divergence": L2()}),
     "certified_overlap_risk": (observed, QUICK),
     "certified_radius": (observed, COUNTED),
     "class_uniformity": (observed, {}),

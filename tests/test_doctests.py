@@ -21,7 +21,7 @@ WITH_EXAMPLES = [
 NUMERICS = [m.name for m in pkgutil.walk_packages(import_module("holdfast.numerics").__path__, "holdfast.numerics.")]
 KINDS = (
     "attacks", "certifiers", "divergences", "estimators", "failures", "learners", "methods", "objectives", "probes",
-    "smoothing", "threats",
+    "rescalings", "smoothing", "threats",
 )  # fmt: skip
 
 

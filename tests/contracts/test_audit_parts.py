@@ -87,6 +87,8 @@ SMALL = {
     "tightness": {"negatives": 3, "attack": Apgd(4), "ball": Linf(0.02)},
     "certified_breakaway_risk": {"attack": Apgd(4), "ball": Linf(0.02)},
     "certified_nearest_neighbour_accuracy": {"attack": Apgd(4), "ball": Linf(0.02)},
+    "adversarial_hubness": {"attack": Apgd(4), "hubs": 3},
+    "certified_hubness": {"attack": Apgd(4), "ball": Linf(0.02), "first": 3},
     "certified_overlap_risk": {"attack": Apgd(4), "ball": Linf(0.02)},
     "certified_drift": {"attack": Apgd(4), "ball": Linf(0.02)},
     "adversarial_robustness": {"attack": Apgd(4)},

@@ -27,9 +27,9 @@ from holdfast.runtime.names import file, parse_names
 from holdfast.runtime.outline import outline
 
 KINDS = (
-    "encoders", "data", "threats", "divergences", "objectives", "attacks", "certifiers", "smoothing", "probes",
-    "estimators", "learners", "failures", "quantities", "observations", "disturbances", "measures", "checks", "methods",
-    "engines",
+    "encoders", "data", "threats", "divergences", "rescalings", "objectives", "attacks", "certifiers", "smoothing",
+    "probes", "estimators", "learners", "failures", "quantities", "observations", "disturbances", "measures", "checks",
+    "methods", "engines",
 )  # fmt: skip
 """Kinds of parts, each a folder of `holdfast.parts` (but see `HOMES`) and an entry-point group `holdfast.<kind>`."""
 

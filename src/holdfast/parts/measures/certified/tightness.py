@@ -79,16 +79,17 @@ class Tightness(Bracket):
     def observe(self, subject: Subject) -> Table:
         """Return tightness of every image, and both values of its first negative."""
         proved, searched = subject.read(self._pairs.certificate_side), subject.read(self._pairs.attack_side)
-        attacked, slack = lowest(subject, self._pairs.attack_side, self.ball, searched["margin"], searched["rounding"])
+        rounding = searched["rounding"]
+        attacked, slack = lowest(subject, self._pairs.attack_side, self.ball, searched["margin"], rounding)
         in_order(subject.ids, proved["lower"], attacked, slack)
         # A bound above what was found is so by rounding alone
         clean, lower = searched["clean"], proved["lower"].minimum(attacked)
         # How far the certificate lets the margin fall; the attack's share of it is the tightness
         gap = clean - lower
         # A margin that cannot move by more than rounding leaves nothing to reach
-        reached = torch.where(gap > searched["rounding"], (clean - attacked) / gap, torch.nan)
+        reached = torch.where(gap > rounding, (clean - attacked) / gap, torch.nan)
         # The points of Figure 7, in units of the clean margin so that images can share the axes
-        first = clean[:, 0].where(clean[:, 0] > searched["rounding"][:, 0], torch.nan)
+        first = clean[:, 0].where(clean[:, 0] > rounding[:, 0], torch.nan)
         return {
             "tightness": reached.nanmean(1),
             "vacuous": proved["vacuous"].double().mean(1),

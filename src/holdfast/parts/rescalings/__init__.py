@@ -1,0 +1,1 @@
+"""How searches measure distances by the crowd around both sides; one file per part."""
