@@ -104,6 +104,7 @@ class Index:
             >>> index.reach_without(torch.tensor([1])).tolist()
             [[3.0, -inf, 3.0]]
         """
+        # One list for all items: each of them is in few
         reach = torch.where(self.hold(items), self.distances[:, -1], self.distances[:, -2])
         return reach.scatter(1, items[:, None], -torch.inf)
 
@@ -151,6 +152,7 @@ class Index:
         def from_some(some: Int[Tensor, "some few"]) -> Float[Tensor, "some few"]:
             return self.divergence.pursue(self.reps[some].to(device), moved[:, None].expand(-1, some.shape[1], -1))
 
+        # Few queries, so that no graph of all of them is held
         apart = from_some(queries)
         if self.rescaling.plain:
             return apart
@@ -214,6 +216,7 @@ def exclude(
     else:
         away = reps[:, None] - queries[None]
         apart = away.norm(dim=-1)
+        # The nearest point of the ball lies on the way from its middle
         weights = away / apart[..., None].clamp_min(1e-300)
         bias = -(weights * queries[None]).sum(-1) - reach.clamp_min(0)
         outside = (apart > reach) & reach.isfinite()

@@ -90,6 +90,7 @@ class EntryRadii(OfFirst):
         # A row without a half-space is proved nowhere
         asked = margin.weights[0].any(1).cpu()
         for _ in range(self.probes):
+            # One bound propagation for all queries
             at = torch.tensor([radius], dtype=torch.float64)
             holds = (self.certifier(shard.encoder, margin, x, self.ball, at).lower[0] > 0).cpu() & asked
             # Bounds may jump: what fails below a radius that was proved says nothing
@@ -99,6 +100,7 @@ class EntryRadii(OfFirst):
             left = asked & (failed > NEAR * proved) & (proved < end)
             if not left.any():
                 break
+            # Outward by a factor, inward to the middle of what is known, in logarithms
             low, high = proved[left], failed[left]
             middle = torch.where(
                 low == 0, high / FARTHER, torch.where(high.isinf(), FARTHER * low, (low * high).sqrt())

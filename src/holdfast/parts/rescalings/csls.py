@@ -40,4 +40,5 @@ class Csls(Rescaling):
 
     def __call__(self, apart: Float[Tensor, "*pairs"], query: Local, item: Local) -> Float[Tensor, "*pairs"]:
         """Return d'."""
+        # What both sides have with their surroundings anyway
         return apart - (query[..., 0] + item[..., 0]) / 2

@@ -27,9 +27,11 @@ class MutualProximity(Rescaling):
 
     def local(self, distances: Float[Tensor, "*items others"]) -> Local:
         """Return mean and standard deviation of the distances."""
+        # A spread of zero, of copies alone, would divide by nothing
         return torch.stack([distances.mean(-1), distances.std(-1, correction=0).clamp_min(1e-12)], -1)
 
     def __call__(self, apart: Float[Tensor, "*pairs"], query: Local, item: Local) -> Float[Tensor, "*pairs"]:
         """Return d'."""
+        # Of each side, the chance that a random image is farther away
         farther = [torch.special.ndtr((side[..., 0] - apart) / side[..., 1]) for side in (query, item)]
         return 1 - farther[0] * farther[1]

@@ -95,6 +95,7 @@ class CertifiedHubness(Bracket):
             count = min(len(points), len(hosts))
             for reps in points[:count].unbind(1):
                 taken[:count] |= index.apart(reps.double(), hosts[:count]) < reach[:count] - index.slack
+        # The ball's own radius was probed, so this is no rounding of a search for radii
         safe = radius >= self.ball.radius
         if (refuted := taken & safe).any():
             image, query = refuted.nonzero()[0].tolist()
@@ -103,6 +104,7 @@ class CertifiedHubness(Bracket):
                 f"{self.ball.radius_text}, and an attack took it; this is a fault of Holdfast, or of an encoder that "
                 "gives other numbers in batches of another size: please report it"
             )
+        # The search for the image itself is none
         own = reach.isinf()
         unsafe, won = ((~safe).double().masked_fill(own, torch.nan), taken.double().masked_fill(own, torch.nan))
         return {
@@ -118,6 +120,7 @@ class CertifiedHubness(Bracket):
 
     def remarks(self, table: Table) -> str:
         """Return up to which radius half of the pairs are proved to be safe."""
+        # Of all pairs, whichever image
         radii = torch.cat([values for name, values in table.items() if name.startswith("radius by ")])
         middle = float(radii[~radii.isnan()].median())
         return (

@@ -78,6 +78,7 @@ class AdversarialHubness(Measure):
     @property
     def searches_for_hubs(self) -> tuple[Broken, ...]:
         """The hubs: those that the searches make, each against another way to measure distances."""
+        # Once where searches go by the distance itself
         ways = dict.fromkeys((self.rescaling, Plain()))
         hubs = (Hub(self.k, queries="known", divergence=self.divergence, rescaling=way) for way in ways)
         return tuple(Broken(self.attack, self.ball, hub, first=self.hubs) for hub in hubs)
@@ -104,6 +105,7 @@ class AdversarialHubness(Measure):
         clean = Clean.of(subject)
         index = Index.of(clean, self.k, self.divergence, self.rescaling)
         made = [subject.read(observation)["reps"].double() for observation in self.searches_for_hubs]
+        # Seeded and random is the order of the population, so every fourth image is a random quarter
         hosts, part = torch.arange(len(made[0])), torch.arange(len(clean)) % 4
         # Of all queries, by every hub of each kind, [kinds, M, N]
         reach = index.reach_without(hosts)
@@ -145,9 +147,10 @@ class AdversarialHubness(Measure):
 
     def in_words(self, table: Table, scores: Mapping[str, Score]) -> InWords | None:
         """Return how many searches one image takes."""
-        value = next(reversed(scores.values())).value  # the headline
+        value = scores[list(scores)[-1]].value  # the headline
         if value is None:
             return None
+        # As people say it who search
         place = "comes first" if self.k == 1 else f"is among the first {self.k} results"
         size, searches = size_in_words(self.ball.radius, self.ball.is_box), f"{100 * value:.3g} % of searches"
         return InWords(f"one image, changed by {size}, {place} in {searches} that it was not made for")
