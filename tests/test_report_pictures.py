@@ -110,6 +110,9 @@ def of_every_kind(folder: Path) -> dict[str, Any]:
     (change,) = encoder["changes"] = entries(folder, 1)
     image, pair = change["clean"], {"id": "image 0", "clean": change["clean"]}
     encoder["extremes"] = {"least": [{"id": "image 0", "picture": image, "certificate": 0.1, "attack": 0.2}]}
+    hub = {key: change[key] for key in ("id", "amplified", "clean", "attacked", "difference")}
+    query = {"id": "image 1", "picture": image}
+    encoder["hubs"] = [hub | {"title": "a hub", "taken": 3, "asked": 9, "queries": [query]}]
     side = [pair | {"said": 1, "attacked": image}]
     encoder["impersonations"] = [{"title": "impersonation", "classes": [0, 1], "sides": [side, side]}]
     learned = {"title": "universal", "measures": [], "learned_on": 9, "amplified": 2.0, "picture": image}
@@ -128,7 +131,15 @@ def test_a_report_without_pictures_shows_no_image_and_all_else(tmp_path: Path) -
     of_every_kind(tmp_path)
     with no_charts():
         whole, without = (Path(publish(tmp_path, with_pictures=shown)).read_text("utf-8") for shown in (True, False))
-    titles = ("Smallest changes", "Worst images", "Least and most", "Impersonations", "One perturbation", "Grad-CAM")
+    titles = (
+        "Smallest changes",
+        "Worst images",
+        "Hubs",
+        "Least and most",
+        "Impersonations",
+        "One perturbation",
+        "Grad-CAM",
+    )
     for title in titles:
         assert title in whole, title
         assert title not in without, title

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -12,6 +12,9 @@ from holdfast.core.encoder import Reps
 from holdfast.core.grid import Grid
 
 Picture = Float[Tensor, "channels height width"]
+
+Entries = list[dict[str, Any]]
+"""What a record says of pictures that were left, an entry each; the record holds them against their kind."""
 
 
 @runtime_checkable

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from holdfast.core import registry
-from holdfast.core.album import Album
+from holdfast.core.album import Album, Entries
 from holdfast.core.attack import Attack
 from holdfast.core.certificate import Margin
 from holdfast.core.chart import Chart
@@ -258,7 +258,7 @@ class Observation(metaclass=Checked):
         return self.scope is Scope.TRAINING
 
     @property
-    def shows(self) -> Literal["", "gallery", "changes", "impersonations", "noises", "perturbations"]:
+    def shows(self) -> Literal["", "gallery", "changes", "hubs", "impersonations", "noises", "perturbations"]:
         """Among what of the record its `pictures` are; empty where it leaves none.
 
         Of one "gallery" an audit has the pictures: that of the observation that costs the most passes.
@@ -381,7 +381,7 @@ class Observation(metaclass=Checked):
         """
         return ()
 
-    def pictures(self, results: Mapping[str, Tensor], album: Album) -> list[dict[str, Any]]:
+    def pictures(self, results: Mapping[str, Tensor], album: Album) -> Entries:
         """Leave pictures and tables of what it saw, and return what the record says of them; `shows` tells where.
 
         Args:

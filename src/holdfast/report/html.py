@@ -29,7 +29,7 @@ from holdfast.storage.seal import report_of
 SCRIPTS = ("script.js", "gallery.js", "lightbox.js")
 
 PICTURED: dict[str, Any] = {
-    "changes": [], "gallery": [], "extremes": Extremes(), "impersonations": [], "perturbations": [],
+    "changes": [], "gallery": [], "hubs": [], "extremes": Extremes(), "impersonations": [], "perturbations": [],
     "attention": AttentionEntry(),
 }  # fmt: skip
 """What a record has of an encoder that is nothing but pictures of images and words about them, and how it is empty."""
@@ -97,6 +97,7 @@ def render(record: Record, folder: RunFiles, *, with_pictures: bool = True) -> s
         "extremes": [shown for shown in each("pictures", pictures.extremes) if any(shown[2].values())],
         "changes": each("pictures of changes", lambda e, folder: pictures.changes(e, folder, len(encoders))),
         "galleries": each("pictures of attacks", lambda e, folder: pictures.gallery(e, folder, len(encoders))),
+        "hubs": each("pictures of hubs", pictures.hubs),
         "impersonations": each("pictures of impersonations", pictures.impersonations),
         "perturbations": each("pictures of perturbations", pictures.perturbations),
     }
@@ -130,7 +131,8 @@ def _without_pictures(record: Record) -> Record:
 
 def _sections(parts: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return (its name in links, title) of the sections that have something to show, in their order on the page."""
-    pictured = any(parts[kind] for kind in ("changes", "galleries", "extremes", "impersonations", "perturbations"))
+    kinds = ("changes", "galleries", "hubs", "extremes", "impersonations", "perturbations")
+    pictured = any(parts[kind] for kind in kinds)
     shown = [
         ("validity", "Validity", True), ("scorecard", "Scorecard", parts["cards"]), ("pictures", "Pictures", pictured),
         ("charts", "Charts", parts["charts"]), ("corruptions", "Corruptions", parts["corruption_grids"]),

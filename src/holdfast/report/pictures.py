@@ -7,7 +7,7 @@ from holdfast.report.numbers import finite, number, plural
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.sizes import size_in_words
 from holdfast.storage.entry import Number
-from holdfast.storage.pictured import Broken, Impersonation, Moved, Perturbation
+from holdfast.storage.pictured import Broken, HubEntry, Impersonation, Moved, Perturbation
 from holdfast.storage.record import EncoderEntry
 from holdfast.storage.record_file import RunFiles
 
@@ -145,6 +145,27 @@ def _change(entry: Broken, folder: RunFiles) -> Worst:
 def change_in_words(entry: Broken) -> str:
     """Return what a smallest change is: the edit, or its size in a norm."""
     return entry.edit or f"{size_in_words(entry.radius, entry.levels is not None)} in {entry.norm}"
+
+
+def hubs(encoder: EncoderEntry, folder: RunFiles) -> list[Worst]:
+    """Return the hubs of one encoder, and images whose searches they take."""
+    return [_hub(entry, folder) for entry in encoder.hubs]
+
+
+def _hub(entry: HubEntry, folder: RunFiles) -> Worst:
+    name, times = entry.id, number(entry.amplified, low=0, high=entry.amplified)
+    shots = [
+        shot(folder, entry.clean, "before", f"{name}: before", SIDE),
+        shot(folder, entry.attacked, "after", f"{name}: after the change", SIDE),
+        shot(folder, entry.difference, f"× {times}", f"{name}: the change, {times} times", SPARSE, sparse=True),
+    ]
+    queries = [
+        shot(folder, query.picture, query.id, f"{query.id}, whose search returns {name} once it is changed", TINY)
+        for query in entry.queries
+    ]
+    share = number(entry.taken / max(1, entry.asked), "share")
+    text = f"takes {entry.taken:,} of {entry.asked:,} searches ({share}), among them those that the attack knew"
+    return Worst(name, f"{text}; {entry.title}", shots, [], queries, entry.taken)
 
 
 def gallery(encoder: EncoderEntry, folder: RunFiles, encoders: int) -> list[Worst]:

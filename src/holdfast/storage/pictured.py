@@ -44,6 +44,20 @@ class Broken(Entry, frozen=True, kw_only=True):
     edit: str = ""
 
 
+class HubEntry(Entry, frozen=True, kw_only=True):
+    """An image that was changed to come first: `taken` of the `asked` searches, of which some `queries` are shown."""
+
+    id: str
+    title: str
+    taken: Count
+    asked: Count
+    amplified: Number
+    clean: str
+    attacked: str
+    difference: str
+    queries: list[Neighbour]
+
+
 class Extreme(Entry, frozen=True, kw_only=True):
     """One of the images that are least or most robust."""
 

@@ -12,7 +12,16 @@ from holdfast.numerics.statistics.score import Score
 from holdfast.storage.chart import AnyChart
 from holdfast.storage.entry import Count, Entry, Number, PassesEntry, Spec, check_spec
 from holdfast.storage.hardening import Hardening
-from holdfast.storage.pictured import AttentionEntry, Broken, Extremes, Impersonation, Moved, NoiseEntry, Perturbation
+from holdfast.storage.pictured import (
+    AttentionEntry,
+    Broken,
+    Extremes,
+    HubEntry,
+    Impersonation,
+    Moved,
+    NoiseEntry,
+    Perturbation,
+)
 
 SCHEMA = 2
 """Version of the record's layout; records of another one are refused."""
@@ -220,6 +229,7 @@ class EncoderEntry(Entry, frozen=True, kw_only=True):
         passes: all of them together.
         gallery: images that an attack moved far.
         changes: smallest changes that break an image.
+        hubs: images that were changed to come first for everybody.
         impersonations: images of two classes that were moved towards each other.
         extremes: the images that are least and most robust.
         noises: noises that were learned against it.
@@ -247,6 +257,7 @@ class EncoderEntry(Entry, frozen=True, kw_only=True):
     passes: Spent | None = None
     gallery: list[Moved] = []
     changes: list[Broken] = []
+    hubs: list[HubEntry] = []
     impersonations: list[Impersonation] = []
     extremes: Extremes = Extremes()
     noises: list[NoiseEntry] = []

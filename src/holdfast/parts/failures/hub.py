@@ -65,6 +65,11 @@ class Hub(Failure):
             raise HoldfastError(f"hub: share: expected a share of the queries in (0, 1], got {self.share:g}")
 
     @property
+    def by(self) -> str:
+        """What searches go by."""
+        return f"{self.divergence}" if self.rescaling.plain else f"{self.divergence}, {part_name(self.rescaling)}"
+
+    @property
     @override
     def provable(self) -> bool:
         return False
@@ -73,8 +78,7 @@ class Hub(Failure):
     @override
     def title(self) -> str:
         which = "known queries" if self.queries == "known" else "queries"
-        by = f"{self.divergence}" if self.rescaling.plain else f"{self.divergence}, {part_name(self.rescaling)}"
-        return f"among the first {self.k} of {100 * self.share:g} % of {which}, {by}"
+        return f"among the first {self.k} of {100 * self.share:g} % of {which}, {self.by}"
 
     @property
     @override

@@ -2,18 +2,23 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import Attack, Ball, Failure, Images, Passes, PerImage, Reps, Search, Shard
+from holdfast.core import Album, Attack, Ball, Failure, Images, Passes, PerImage, Reps, Search, Shard
+from holdfast.core.album import Entries
 from holdfast.core.registry import part_name
 from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.failures.hub import Hub
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.observations.shared.first import OfFirst
+from holdfast.parts.observations.shared.hub_pictures import KEPT, hub_pictures
 from holdfast.parts.observations.shared.noisy import evaluate_clean
+from holdfast.parts.observations.shared.smallest_changes import pack_first_changes
 from holdfast.parts.threats.linf import Linf
 
 
@@ -22,7 +27,8 @@ class Broken(OfFirst):
     """The largest value of a failure that an attack found in the ball, as `value` [M]: above 0 where it fails.
 
     Also `wrong` [M]: whether the image fails without a disturbance; `clean` [M], the value there; `values` [M, steps +
-    1], the value along the search; `reps` [M, D], the representation of the image that the attack ended at.
+    1], the value along the search; `reps` [M, D], the representation of the image that the attack ended at. Of hubs
+    the changes of the first images, see `pack_first_changes`.
 
     Attributes:
         attack: how to search.
@@ -61,6 +67,15 @@ class Broken(OfFirst):
         """The image that the attack ends at."""
         return 1
 
+    @property
+    def shows(self) -> Literal["", "hubs"]:
+        """Hubs, and whose searches they take."""
+        return "hubs" if isinstance(self.failure, Hub) else ""
+
+    def pictures(self, results: Mapping[str, Tensor], album: Album) -> Entries:
+        """Leave pictures of the hubs that take most searches."""
+        return hub_pictures(self.failure, results, album) if isinstance(self.failure, Hub) else []
+
     @override
     def run(self, shard: Shard) -> dict[str, Tensor]:
         event, rows = self.failure.bind(shard), torch.arange(len(shard.x))
@@ -73,7 +88,10 @@ class Broken(OfFirst):
         # NPPR, Def. 1: the point of the ball with the largest loss, as far as the attack finds it
         trajectory = self.attack(goal, shard.x, self.ball, shard.rng).reevaluate(goal, shard.encoder)
         reps, clean = trajectory.reps[max(trajectory.reps)], evaluate_clean(shard, event)
-        return {
+        changes = {}
+        if self.shows:
+            changes = pack_first_changes(trajectory.images[max(trajectory.images)] - shard.x, shard.positions, KEPT)
+        return changes | {
             "value": event(reps[:, None].double(), rows).squeeze(1).cpu(),
             "wrong": (clean > 0).double(),
             "clean": clean,

@@ -43,7 +43,7 @@ class CertifiedHubness(Bracket):
     first: Count | None = field(default=HUBS, kw_only=True)
     k: Count = field(default=1, kw_only=True)
     divergence: AnyDivergence = field(default=Cosine(), kw_only=True)
-    attack: Attack = field(default=Apgd(50), kw_only=True)
+    attack: Attack = field(default=Apgd(100), kw_only=True)
 
     better = "lower"
     unit = "share"
@@ -85,7 +85,7 @@ class CertifiedHubness(Bracket):
         Raises:
             HoldfastError: an attack that took what was proved to be safe.
         """
-        clean, radius = Clean.of(subject), subject.read(self.radii)["radius"]
+        clean, (radius,) = Clean.of(subject), subject.read(self.radii).values()
         hosts = torch.arange(len(radius))
         index = Index.of(clean, self.k, self.divergence, Plain())
         reach = index.reach_without(hosts)

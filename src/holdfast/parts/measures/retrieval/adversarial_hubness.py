@@ -61,7 +61,7 @@ class AdversarialHubness(Measure):
     k: Count = 1
     divergence: AnyDivergence = L2()
     rescaling: Rescaling = Plain()
-    attack: Attack = Apgd(50)
+    attack: Attack = Apgd(100)
     ball: Ball = Linf(0.05)
     hubs: Count = HUBS
 
@@ -153,7 +153,8 @@ class AdversarialHubness(Measure):
         # As people say it who search
         place = "comes first" if self.k == 1 else f"is among the first {self.k} results"
         size, searches = size_in_words(self.ball.radius, self.ball.is_box), f"{100 * value:.3g} % of searches"
-        return InWords(f"one image, changed by {size}, {place} in {searches} that it was not made for")
+        by = "" if self.rescaling.plain else f" by {self.rescaling.title}"
+        return InWords(f"one image, changed by {size}, {place} in {searches}{by} that it was not made for")
 
 
 def _of(values: Bool[Tensor, "hubs queries"], judged: Bool[Tensor, "hubs queries"]) -> Float[Tensor, "hubs queries"]:

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from holdfast.core import Album, Images, Positions
-from holdfast.parts.observations.shared.stored_changes import pack_changes, unpack_change
+from holdfast.core.album import Entries
+from holdfast.parts.observations.shared.stored_changes import pack_changes, rows_of, unpack_change
 
 KEPT = 256
 """Images of the population, the first ones, whose changes are kept: a byte for each number, 38 MB at 224 pixels."""
@@ -30,7 +31,7 @@ def pack_first_changes(delta: Images, positions: Positions, most: int = KEPT) ->
 
 def smallest_changes(
     results: Mapping[str, Tensor], album: Album, size: Callable[[float], dict[str, Any]], most: int = SHOWN
-) -> list[dict[str, Any]]:
+) -> Entries:
     """Write pictures of some images, evenly from the smallest radius to the largest; return the record's entries.
 
     Args:
@@ -40,7 +41,7 @@ def smallest_changes(
         most: how many images.
     """
     # of the images whose change was kept and broke them: the smallest, the largest, and evenly between, by rank
-    rows = {int(position): row for row, position in enumerate(results["gallery.position"])}
+    rows = rows_of(results)
     radii = results["radius"]
     changed = results["gallery.largest"] > 0
     broken = [p for p in sorted(rows) if p < len(radii) and changed[rows[p]] and float(radii[p]) < torch.inf]
@@ -51,7 +52,7 @@ def smallest_changes(
         return []
     # pictures and an entry for each of them
     folder = f"pictures/{album.slug}"
-    entries: list[dict[str, Any]] = []
+    entries: Entries = []
     for place, position in enumerate(order[rank] for rank in ranks):
         x = album.picture(position)
         largest, share = unpack_change(results, rows[position])

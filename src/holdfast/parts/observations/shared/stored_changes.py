@@ -32,6 +32,11 @@ def pack_changes(delta: Images, positions: Positions) -> dict[str, Tensor]:
     }
 
 
+def rows_of(results: Mapping[str, Tensor]) -> dict[int, int]:
+    """Return in which row the change of an image is stored, by its position in the population."""
+    return {int(position): row for row, position in enumerate(results["gallery.position"])}
+
+
 def unpack_change(results: Mapping[str, Tensor], row: int) -> tuple[float, Float[Tensor, "channels height width"]]:
     """Return the largest absolute value of a stored change, and the change in units of it."""
     return float(results["gallery.largest"][row]), results["gallery.change"][row].float() / LEVELS
