@@ -3,7 +3,7 @@
 `encoders.json` is of `python -m benchmarks.references`, `hardening.json` of `python -m benchmarks.hardening`,
 `certified_training.json` of `python -m benchmarks.certified_training`, `black_box.json` of `python -m
 benchmarks.black_box`, `parity.json` of `python -m benchmarks.parity`, `proved_builds.json` of `python -m
-benchmarks.proved_builds`. A page asks by a block, for example
+benchmarks.proved_builds`, `hubs.json` of `python -m benchmarks.hubs`. A page asks by a block, for example
 `<!-- worst case: CIFAR-10 -->`, see `blocks.py`.
 """
 
@@ -36,6 +36,7 @@ ASKED = blocks.pattern(
     "parity",
     "attacked builds",
     "proved builds",
+    "hubs",
     "black box",
 )
 OUTCOMES = {
@@ -47,6 +48,9 @@ OUTCOMES = {
 """What labels tell of a classifier, and how the tables call it, turned so that more is better."""
 
 ENDS = ("value", "low", "high")
+
+RESCALINGS = ("csls", "local scaling", "mutual proximity")
+"""Defences against hubs."""
 
 STRONG = 0.9
 """Correlation from which two measures are said to be alike."""
@@ -63,7 +67,7 @@ def make(kind: str, of: str | None) -> str:
         "worst case": worst_case, "everyday": everyday, "classifiers": classifiers, "told by": told_by, "alike": alike,
         "matrix": matrix, "records": records, "hardening": hardening, "certified": certified,
         "coarse attacks": coarse_attacks, "parity": parity, "attacked builds": attacked_builds,
-        "proved builds": proved_builds,
+        "proved builds": proved_builds, "hubs": hubs,
         "black box": black_box,
     }  # fmt: skip
     return makers[kind](*([of] if of else []))
@@ -237,6 +241,27 @@ def proved_builds() -> str:
         cells += [*map(_cosine, cosines), *["none"] * (not proved)]
         lines.append(_row(row["network"], [*cells, f"{row['tighter']:.2g}", f"{row['seconds']:.0f}"]))
     return "\n".join(lines)
+
+
+def hubs() -> str:
+    """Return which share of searches hubs of real networks take, against defences too, and what is proved."""
+    lines = _head(
+        "network", "images", "ε, /255", "as they are", "by mean similarity", "by the smooth count", *RESCALINGS,
+        "proved ≤, 1/255", "half safe to, /255", "seconds a hub",
+    )  # fmt: skip
+    for row in json.loads((DOCS / "hubs.json").read_text(encoding="utf-8")):
+        cells = [f"{row['images']:,}", f"{255 * row['epsilon']:.0f}"]
+        cells += [_percent(row[name]) for name in ("as they are", "mean similarity", "smooth count")]
+        # The better of hubs that know of the defence and of those that do not
+        cells += [_percent(max(row[name], row[f"{name}, known"])) for name in RESCALINGS]
+        cells += [_percent(row["proved"]), in_figures(255 * row["half"])] if "proved" in row else ["–", "–"]
+        lines.append(_row(row["network"], [*cells, f"{row['seconds']:.1f}"]))
+    return "\n".join(lines)
+
+
+def _percent(share: float) -> str:
+    """Return a share in two figures, as tables of hubs have them."""
+    return f"{100 * share:.2g} %"
 
 
 def attacked_builds() -> str:

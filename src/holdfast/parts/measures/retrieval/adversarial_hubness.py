@@ -24,8 +24,8 @@ from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.checked import Count
 from holdfast.runtime.sizes import size_in_words
 
-CHOOSE, JUDGE, ROWS = 1, 3, 512
-"""Which quarters of the queries choose the best hub and judge it; images whose lists are looked at together."""
+CHOOSE, JUDGE = 1, 3
+"""Which quarters of the queries choose the best hub, and judge it."""
 
 FLAGGED = 0.01
 """Share of the images as they are that stand out as hubs: the false positives of whoever looks for hubs."""
@@ -117,7 +117,7 @@ class AdversarialHubness(Measure):
         judged = (part == JUDGE) & ~reach.isinf()
         # Whoever logs searches sees who is found more often than images are
         known, of_all = part % 2 == 0, torch.arange(len(clean))
-        found = torch.cat([index.hold(some)[:, known].sum(1) for some in of_all.split(ROWS)])
+        found = index.positions[known, : self.k].flatten().bincount(minlength=len(clean))
         usual = found.double().quantile(1 - FLAGGED, interpolation="higher")
         stands_out = taken[kind][:, known].sum(1) > usual
         return {
