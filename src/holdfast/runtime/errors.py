@@ -1,9 +1,10 @@
-"""The one error that users meet, and sentences for what goes wrong often."""
+"""The errors that users meet, a kind for each thing to do about one, and sentences for what goes wrong often."""
 
 import errno
 import re
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from copy import copy
+from typing import ClassVar, Self, TypeVar
 
 from holdfast.runtime.exit_status import ExitStatus
 from holdfast.runtime.guess import nearest
@@ -16,43 +17,124 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 class HoldfastError(Exception):
     """A request that cannot be answered: what was expected, what came, and what to do, in one line.
 
+    Holdfast raises one of its kinds, which are told apart by what is to be done; catch this one to catch all.
+
     Attributes:
+        code: the name of the kind, which stays while sentences change.
         status: with which it ends a command.
     """
 
+    code: ClassVar[str] = "error"
     status: ExitStatus = ExitStatus.USAGE
 
+    def retell(self, message: str) -> Self:
+        """Return an error of the same kind with another message: where it was met, or what else helps."""
+        again = copy(self)
+        again.args = (message,)
+        return again
 
-class NothingAudited(HoldfastError):
+
+class UnknownName(HoldfastError):
+    """A name that is none of those known: take one of the list."""
+
+    code = "unknown-name"
+
+
+class BadValue(HoldfastError):
+    """A value of the wrong type or form, out of its range, or given twice: give another."""
+
+    code = "bad-value"
+
+
+class Conflict(HoldfastError):
+    """Options that exclude each other, each of which is fine by itself: leave one out."""
+
+    code = "conflict"
+
+
+class Ambiguous(HoldfastError):
+    """Several things that may be meant: say which."""
+
+    code = "ambiguous"
+
+
+class Missing(HoldfastError):
+    """What is needed was not given, or is not there, as a file, a package, an option, labels: give it."""
+
+    code = "missing"
+
+
+class NotEnough(HoldfastError):
+    """Too little of what is there, as images, classes, seeds, memory, time: give more, or ask for less."""
+
+    code = "not-enough"
+
+
+class BadData(HoldfastError):
+    """Data that cannot be read, or are not what they should be, as a file, a table, a picture: repair them."""
+
+    code = "bad-data"
+
+
+class BadPlace(HoldfastError):
+    """A place that cannot take what is to go there: no such folder, or another run in it. Take another."""
+
+    code = "bad-place"
+
+
+class Mismatch(HoldfastError):
+    """Two things that do not fit each other, as an encoder and images, or two runs: change one of them."""
+
+    code = "mismatch"
+
+
+class Unsupported(HoldfastError):
+    """What a part cannot do with such an encoder, such images or such a device: take another, or leave it out."""
+
+    code = "unsupported"
+
+
+class NotFinite(HoldfastError):
+    """Numbers of which some are NaN or infinite: look for what makes them so.
+
+    What made them so is often known further out, which says it.
+    """
+
+    code = "not-finite"
+
+
+class Failed(HoldfastError):
+    """Code or a service that Holdfast calls, or a part of what was asked, did not do its work: mend what is named."""
+
+    code = "failed"
+
+
+class NothingAudited(Failed):
     """An audit from which no number came: no encoder could be opened or run."""
 
     status = ExitStatus.NOTHING
 
 
-class UnreadableRecord(HoldfastError):
+class UnreadableRecord(BadData):
     """A run folder whose record, tables or shards are not there, cannot be read, or are not what they should be."""
 
     status = ExitStatus.NOTHING
 
 
-class Unwritable(HoldfastError):
+class Unwritable(BadPlace):
     """An answer that cannot be written where it should go: a full disk, no permission, a stream that is closed."""
 
     status = ExitStatus.NOTHING
 
 
-class NotCertified(HoldfastError):
+class NotCertified(Unsupported):
     """A network about which nothing can be proved; the message begins with "not certified:" and names the layer.
 
     It is an answer, not a fault: an audit reports it as such and goes on.
     """
 
 
-class NotFinite(HoldfastError):
-    """Numbers of which some are NaN or infinite; what made them so is often known further out, which says it."""
-
-
-def unknown(kind: str, name: str, choices: Iterable[str], meant: str = "") -> HoldfastError:
+def unknown(kind: str, name: str, choices: Iterable[str], meant: str = "") -> UnknownName:
     """Return the error for an unknown name: "did you mean", then the list (the nearest eight of a long one)."""
     names = sorted(choices)
     # What is listed may be farther away than what is offered as meant
@@ -60,8 +142,8 @@ def unknown(kind: str, name: str, choices: Iterable[str], meant: str = "") -> Ho
     meant = meant or next(iter(nearest(name, close[:1])), "")
     hint = f"did you mean {meant!r}? " if meant else ""
     if len(names) <= 20:
-        return HoldfastError(f"unknown {kind} {name!r}; {hint}known: {', '.join(names)}")
-    return HoldfastError(f"unknown {kind} {name!r}; {hint}some of {len(names)}: {', '.join(close or names[:8])}")
+        return UnknownName(f"unknown {kind} {name!r}; {hint}known: {', '.join(names)}")
+    return UnknownName(f"unknown {kind} {name!r}; {hint}some of {len(names)}: {', '.join(close or names[:8])}")
 
 
 def pick(kind: str, name: object, entries: Mapping[str, T]) -> T:
@@ -71,9 +153,9 @@ def pick(kind: str, name: object, entries: Mapping[str, T]) -> T:
     return entries[name]
 
 
-def missing(package: str, extra: str, feature: str) -> HoldfastError:
+def missing(package: str, extra: str, feature: str) -> Missing:
     """Return the error for an optional package that is not installed."""
-    return HoldfastError(f"{feature} needs the package {package!r}; install it with: {format_install(extra)}")
+    return Missing(f"{feature} needs the package {package!r}; install it with: {format_install(extra)}")
 
 
 def format_install(extras: str, how: str = "") -> str:
@@ -81,23 +163,23 @@ def format_install(extras: str, how: str = "") -> str:
     return f"pip install {how}-c constraints.txt '.[{extras}]'"
 
 
-def no_labels(readers: str, images: str, unlabelled: Iterable[str] = (), problem: str = "") -> HoldfastError:
+def no_labels(readers: str, images: str, unlabelled: Iterable[str] = (), problem: str = "") -> Missing:
     """Return the error for a measure that reads labels of images that have none."""
     spared = ", ".join(unlabelled)
     if problem:
-        return HoldfastError(
+        return Missing(
             f"{readers}: {problem}, or leave such measures out" + (f" (these need none: {spared})" if spared else "")
         )
-    return HoldfastError(
+    return Missing(
         f"{readers}: expected images with labels, got some or all without in {images}; use one folder per class, an "
         ".npz with 'labels', a labelled dataset (hf: with ?label=COLUMN), or leave such measures out"
         + (f" (these need none: {spared})" if spared else "")
     )
 
 
-def no_relevance(readers: str, images: str) -> HoldfastError:
+def no_relevance(readers: str, images: str) -> Missing:
     """Return the error for a measure that reads the judgments of a retrieval task, of images that are none."""
-    return HoldfastError(
+    return Missing(
         f"{readers}: expected the queries and the corpus of a retrieval task, got {images}; give --data "
         "retrieval:FOLDER, or take the measure retrieval, which needs no judgments"
     )
