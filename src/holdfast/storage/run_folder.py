@@ -16,9 +16,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Table
+from holdfast.core import Table
 from holdfast.runtime.doors import digest_file, open_tensors, regular
-from holdfast.runtime.errors import first_line, os_reason
+from holdfast.runtime.errors import BadPlace, first_line, os_reason
 from holdfast.runtime.exit_status import ExitStatus
 from holdfast.runtime.privacy import public
 from holdfast.storage.claim import Claim, claim
@@ -32,7 +32,7 @@ ROWS = 2**14
 """Of a table, in one of its row groups: what a writer holds in memory."""
 
 
-class StoreError(HoldfastError):
+class StoreError(BadPlace):
     """The run folder cannot be written or read; ends an audit, keeping what is already stored."""
 
     status = ExitStatus.NOTHING
