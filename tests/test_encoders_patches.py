@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from holdfast.core import Encoder, Grid, HoldfastError
 from holdfast.numerics.geometry.positions import arrangement
+from holdfast.runtime.errors import BadValue, Conflict, Mismatch, Missing, Unsupported
 from holdfast.runtime.torchvision_guard import guard_torchvision
 from holdfast.sources.encoders import open_encoder
 
@@ -163,7 +164,7 @@ def test_open_clip(tmp_path, monkeypatch) -> None:
     assert "1 tokens before them" in layer.origin["patches"]
     deep = open_encoder("openclip:tiny-resnet?weights=random&layer=visual.layer3&pool=none")
     assert (deep.grid.rows, deep.grid.columns) == (2, 2)
-    with pytest.raises(HoldfastError, match=r"a tower that pools patches, got ModifiedResNet; name one, \?layer="):
+    with pytest.raises(Unsupported, match="ModifiedResNet"):
         open_encoder("openclip:tiny-resnet?weights=random&pool=none")
 
 
@@ -255,11 +256,11 @@ def test_what_has_no_patches_is_refused(py, shape, options, message) -> None:
 
 
 def test_options_that_do_not_go_together() -> None:
-    with pytest.raises(HoldfastError, match="expected pool=none with it"):
+    with pytest.raises(Conflict, match="pool=none"):
         open_encoder("zoo:resnet18_32?grid=4x4")
-    with pytest.raises(HoldfastError, match=r"got \[2, 512\] from the network; name a layer"):
+    with pytest.raises(Unsupported, match=r"\[2, 512\]"):
         open_encoder("zoo:resnet18_32?pool=none")
-    with pytest.raises(HoldfastError, match="says nothing of the size of pictures, on which its patches depend"):
+    with pytest.raises(Missing, match="patches"):
         open_encoder("py:torch.nn:Flatten?mean=0&std=1&pool=none")
 
 
@@ -267,9 +268,9 @@ def test_images_of_another_size_have_another_grid() -> None:
     encoder = open_encoder("zoo:resnet18_32?layer=layer3&pool=none")
     assert encoder.grid == Grid(8, 8, 256)
     assert encoder.origin["pool"] == "none"
-    with pytest.raises(HoldfastError, match=r"expected 8 × 8 patches .*, got \[1, 65536\] of images \[3, 64, 64\]"):
+    with pytest.raises(Mismatch, match="65536"):
         encoder(torch.rand(1, 3, 64, 64))
-    with pytest.raises(HoldfastError, match="grid of patches: expected 2 patches or more, got 1 × 1"):
+    with pytest.raises(BadValue, match="1 × 1"):
         Grid(1, 1, 5)
 
 

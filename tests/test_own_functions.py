@@ -24,6 +24,7 @@ from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.attacked import Attacked
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.errors import BadValue, Failed, Mismatch, Unsupported
 
 pytestmark = pytest.mark.usefixtures("own_parts_forgotten")
 
@@ -191,17 +192,17 @@ def test_attacks_climb_a_loss_with_and_without_targets(tiny: Encoder) -> None:
 def test_one_name_is_one_function() -> None:
     first, second = (holdfast.measure(lambda clean, attacked, k=k: clean.sum(1) * k) for k in (1, 2))
     assert second["name"] == "own_measure"
-    with pytest.raises(HoldfastError, match="own_measure: expected one function of this name, got another since"):
+    with pytest.raises(BadValue, match="own_measure"):
         planned(first, second)
     one, _ = (holdfast.loss(lambda reps, clean, k=k: reps.sum(1) * k) for k in (1, 2))
-    with pytest.raises(HoldfastError, match="own_loss: expected one part of this name, got another since"):
+    with pytest.raises(BadValue, match="own_loss"):
         registry.spec(one)
     for name in ("breakaway_risk", "two words"):
-        with pytest.raises(HoldfastError, match=r"another name|a function with a name"):
+        with pytest.raises(BadValue):
             holdfast.measure(moved, name=name)
-    with pytest.raises(HoldfastError, match="a function with a name"):
+    with pytest.raises(BadValue, match=r"holdfast\.measure"):
         holdfast.measure(partial(moved))
-    with pytest.raises(HoldfastError, match=r"make it one: holdfast.loss\(function\)"):
+    with pytest.raises(BadValue, match=r"holdfast\.loss"):
         planned({"name": "universal_quantile", "objective": moved})
 
 
@@ -210,7 +211,7 @@ def test_other_code_makes_other_shards_and_no_number() -> None:
     after = registry.spec(Attacked(objective=holdfast.loss(lambda reps, clean: (reps - clean).sum(1) * 2, name="it")))
     assert before != after  # what shards are named by
     assert registry.build(after).objective == registry.part("objectives", "it")
-    with pytest.raises(HoldfastError, match=r"it: expected the function with the code .* has changed since"):
+    with pytest.raises(Mismatch, match="code"):
         registry.build(before)
 
 
@@ -219,7 +220,7 @@ def test_other_processes_get_names_and_no_code() -> None:
     sent = pickle.dumps(part)
     assert pickle.loads(sent) == part
     registered.forget()
-    with pytest.raises(HoldfastError, match=r"moved: expected a function that worker processes know, .*--parts"):
+    with pytest.raises(Unsupported, match="moved"):
         pickle.loads(sent)
 
 
@@ -254,7 +255,7 @@ def test_fingerprints_tell_whatever_may_change_the_values(monkeypatch: pytest.Mo
     with torch.no_grad():
         network.weight += 1
     assert closed(network) != digits[others.index("1") + 8]
-    with pytest.raises(HoldfastError, match="reads a StringIO, whose content cannot be told"):
+    with pytest.raises(Unsupported, match="StringIO"):
         closed(io.StringIO())
 
 
@@ -315,7 +316,7 @@ def test_a_function_is_a_divergence_wherever_one_stands(tiny: Encoder) -> None:
 
 @pytest.mark.parametrize("decorator", ["measure", "loss", "divergence"])
 def test_a_function_without_a_name_asks_its_own_decorator_for_one(decorator: str) -> None:
-    with pytest.raises(HoldfastError) as refused:
+    with pytest.raises(BadValue) as refused:
         getattr(holdfast, decorator)(partial(torch.cosine_similarity, dim=1))
     assert str(refused.value).startswith(f"holdfast.{decorator}: expected a function with a name")
     assert f"holdfast.{decorator}(..., name='my_name')" in str(refused.value)
@@ -346,12 +347,12 @@ def test_what_is_no_divergence_is_refused_in_one_line(function, why: str) -> Non
 )
 def test_what_is_no_divergence_is_refused_among_the_pairs_of_one_population(function) -> None:
     """Where each image's distance from itself is 0 either way."""
-    with pytest.raises(HoldfastError):
+    with pytest.raises(Failed):
         pairwise.near(REPS[1], torch.tensor([1.0]), holdfast.divergence(function, name="it"))
 
 
 def test_an_attack_follows_no_divergence_without_a_gradient() -> None:
     bits = holdfast.divergence(lambda a, b: ((a > 0) != (b > 0)).sum(-1), name="bits")
-    with pytest.raises(HoldfastError, match="expected values with a gradient"):
+    with pytest.raises(Failed, match="bits"):
         Untargeted(bits)(REPS[0].clone().requires_grad_(), REPS[1])
     assert bits(*REPS).tolist() == registry.part("divergences", "hamming")(*REPS).tolist()

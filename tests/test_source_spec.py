@@ -1,7 +1,7 @@
 import pytest
 
 from holdfast.core.source_spec import boolean, finish, one_of, parse, take
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadValue, UnknownName
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_a_spec_splits_into_source_name_and_options(text, source, name, options)
     ],
 )
 def test_a_malformed_spec_says_what_is_wrong(text, says):
-    with pytest.raises(HoldfastError, match=says):
+    with pytest.raises(BadValue, match=says):
         parse(text)
 
 
@@ -47,7 +47,7 @@ def test_options_are_taken_with_their_type_and_leftovers_are_named():
     assert take(options, "flag", boolean, False) is True
     assert take(options, "part", one_of("train", "test"), "test") == "train"
     assert take(options, "workers", int, 2) == 2
-    with pytest.raises(HoldfastError, match=r"unknown option of .* 'wrokers'; did you mean 'workers'"):
+    with pytest.raises(UnknownName, match=r"'workers'\?"):
         finish(options)
 
 
@@ -58,7 +58,7 @@ def test_options_that_were_all_taken_finish_quietly():
 
 
 def test_a_source_without_options_says_so():
-    with pytest.raises(HoldfastError, match="takes no options"):
+    with pytest.raises(UnknownName, match=r"x\?a=1"):
         finish(parse("x?a=1")[2])
 
 
@@ -66,5 +66,5 @@ def test_a_source_without_options_says_so():
     ("convert", "says"), [(int, "size=abc"), (boolean, "true or false"), (one_of("a", "b"), "one of a, b")]
 )
 def test_a_bad_value_names_the_option(convert, says):
-    with pytest.raises(HoldfastError, match=says):
+    with pytest.raises(BadValue, match=says):
         take(parse("x?size=abc")[2], "size", convert, None)

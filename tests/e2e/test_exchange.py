@@ -15,6 +15,7 @@ from holdfast.core import Encoder, HoldfastError, Margin, Rng, Shard
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.observations.certified import Certified
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.errors import Failed, Mismatch
 from holdfast.sources.data import open_images
 from holdfast.sources.encoders import open_encoder
 from holdfast.storage.vnnlib import Query, write_vnnlib
@@ -198,9 +199,9 @@ def test_a_box_is_bounded_outward(linear: Path, tmp_path: Path) -> None:
 
 def test_files_that_do_not_belong_together_are_refused(linear: Path, tmp_path: Path, monkeypatch) -> None:
     three = asked(tmp_path, [0.0] * 3, [1.0] * 3, [([1, 0], 0.0)])
-    with pytest.raises(HoldfastError, match="expected 3 inputs as the query has"):
+    with pytest.raises(Mismatch, match="3 inputs"):
         holdfast.verify_vnnlib(linear, three)
-    with pytest.raises(HoldfastError, match="expected 3 outputs as the query has, got 2"):
+    with pytest.raises(Mismatch, match="3 outputs"):
         holdfast.verify_vnnlib(linear, asked(tmp_path, *BOX, [([1, 0, 0], 0.0)]))
     sound = asked(tmp_path, *BOX, [([1, 0], 3.5)])
     for options, words in (
@@ -210,7 +211,7 @@ def test_files_that_do_not_belong_together_are_refused(linear: Path, tmp_path: P
         with pytest.raises(HoldfastError, match=words):
             holdfast.verify_vnnlib(linear, sound, **options)
     monkeypatch.setattr(cube, "run_onnx", lambda name, x: 1.01 * run_onnx(name, x))
-    with pytest.raises(HoldfastError, match="computes something else than the file"):
+    with pytest.raises(Failed):
         holdfast.verify_vnnlib(linear, sound)
 
 

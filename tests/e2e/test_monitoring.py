@@ -21,6 +21,7 @@ from holdfast.cli import app
 from holdfast.core import Encoder, HoldfastError
 from holdfast.report.documents.training import document
 from holdfast.report.render import print_document
+from holdfast.runtime.errors import Failed, Missing, UnknownName
 from holdfast.runtime.listener import Silent
 from holdfast.runtime.optional import optional
 from holdfast.sources.data import open_images
@@ -109,7 +110,7 @@ def test_a_measure_that_fails_is_said_and_the_others_are_kept() -> None:
     assert "uniformity" in seen.values
     assert len(seen.failures) == 1
     assert "labels" in seen.failures[0]
-    with pytest.raises(HoldfastError, match=r"probe_accuracy.*labels"):
+    with pytest.raises(Failed, match=r"probe_accuracy.*labels"):
         monitor(network(), images, ["uniformity", KNN], mean=0, std=1)
 
 
@@ -268,7 +269,7 @@ def test_a_monitor_or_tracker_that_nobody_knows_is_refused(tmp_path: Path, befor
 
 def test_a_tracker_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("holdfast.training.accelerator.find_spec", lambda name: None)
-    with pytest.raises(HoldfastError, match=r"mlflow.*'\.\[mlflow\]"):
+    with pytest.raises(Missing, match=r"mlflow.*'\.\[mlflow\]"):
         command(tmp_path, TOML, "--track", "mlflow")
 
 
@@ -307,5 +308,5 @@ def test_lightning_logs_what_the_callback_sees() -> None:
     assert all(torch.equal(a, b) for a, b in zip(module.parameters(), alone.parameters(), strict=True))
     last = monitor(module.backbone, "digits", ["uniformity"], mean=0, std=1, images=20)  # step 4 is the last
     assert float(logged["holdfast/uniformity"]) == pytest.approx(last["uniformity"], rel=1e-5)
-    with pytest.raises(HoldfastError, match=r"'trunk'.*backbone, head"):
+    with pytest.raises(UnknownName, match="'trunk'"):
         fit(HoldfastCallback("trunk", "digits", ["uniformity"], **how))

@@ -23,6 +23,7 @@ from holdfast.parts.certifiers.interval import Interval
 from holdfast.parts.learners.universal import Universal
 from holdfast.parts.threats.linf import Linf
 from holdfast.parts.threats.patch import Patch
+from holdfast.runtime.errors import Mismatch
 
 SHAPE = (2, 5, 6)
 IDS = tuple("abcdef")
@@ -347,5 +348,5 @@ def test_what_is_no_patch_is_refused(fields: dict, message: str) -> None:
     ],
 )
 def test_windows_that_no_image_has_are_refused(patch: Patch, message: str) -> None:
-    with pytest.raises(HoldfastError, match=message):
+    with pytest.raises(Mismatch, match=message):
         patch.project(images())

@@ -27,6 +27,7 @@ from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
 from holdfast.parts.measures.neighbours.breaking_radius import BreakingRadius
 from holdfast.parts.observations.shared.judged_again import reevaluate_with_new_draws
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.errors import BadValue
 from holdfast.runtime.listener import Silent
 from holdfast.sources.data.arrays import Arrays
 from holdfast.sources.encoders import check_encoder, open_encoder
@@ -343,7 +344,7 @@ def test_specs_say_draws_and_steps_whatever_the_source(opened) -> None:
 
 
 def test_what_is_wrong_with_draws_is_said_before_anything_is_opened(opened) -> None:
-    with pytest.raises(HoldfastError, match="option draws=0 is not usable"):
+    with pytest.raises(BadValue, match="draws=0"):
         check_encoder("py:randomised_nets:bare?mean=0&std=1&draws=0")
 
 

@@ -15,6 +15,7 @@ import holdfast
 from holdfast.core import HoldfastError
 from holdfast.numerics.geometry.class_directions import directions
 from holdfast.parts.probes.zero_shot import ZeroShot
+from holdfast.runtime.errors import BadData, BadValue
 from holdfast.runtime.torchvision_guard import guard_torchvision
 from holdfast.sources.encoders import open_encoder, open_texts
 from holdfast.workflows.embed_captions import embed_captions
@@ -69,7 +70,7 @@ def test_what_is_no_classifier_is_refused(embeddings: Tensor, label: int, messag
 
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     save_file({"weight": torch.eye(4)}, tmp_path / "head.safetensors")
-    with pytest.raises(HoldfastError, match=r"expected a tensor 'embeddings'.*got weight.*embed-names"):
+    with pytest.raises(BadData, match="embeddings"):
         ZeroShot(str(tmp_path / "head.safetensors")).fit(torch.ones(1, 4), torch.tensor([0]))
 
 
@@ -175,7 +176,7 @@ class TestTransformers:
     def test_a_text_that_would_be_cut_is_refused(self, folder: Path) -> None:
         tower = open_texts(f"hf:{folder}")
         assert tower(["a " * 10 + "cat"]).shape == (1, 8)
-        with pytest.raises(HoldfastError, match="at most 12 tokens, got more: 'a a a"):
+        with pytest.raises(BadValue, match="12 tokens"):
             tower(["cat", "a " * 11 + "cat"])
 
 
@@ -213,7 +214,7 @@ class TestOpenClip:
         searched_with_captions(spec, tmp_path)
 
     def test_a_text_that_would_be_cut_is_refused(self, spec: str) -> None:
-        with pytest.raises(HoldfastError, match="at most 11 tokens"):
+        with pytest.raises(BadValue, match="11 tokens"):
             open_texts(spec)(["a " * 20 + "cat"])
 
 
