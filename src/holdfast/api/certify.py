@@ -165,7 +165,7 @@ def _judge(
     except HoldfastError as error:
         if alone:
             raise
-        return PairResult(FailedPair(image=names[0], against=names[1:], error=str(error)))
+        return PairResult(FailedPair(image=names[0], against=names[1:], error=str(error), error_code=error.code))
     return PairResult(judged.answer, judged)
 
 

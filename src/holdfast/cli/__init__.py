@@ -143,7 +143,7 @@ def _status() -> int:
         return status
     # requests that cannot be answered, and wrong usage
     except HoldfastError as error:
-        _say(str(error))
+        _say(f"{error} [{error.code}]")
         return error.status
     except _Click as error:
         return _wrong_usage(error)

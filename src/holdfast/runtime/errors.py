@@ -17,10 +17,10 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 class HoldfastError(Exception):
     """A request that cannot be answered: what was expected, what came, and what to do, in one line.
 
-    Holdfast raises one of its kinds, which are told apart by what is to be done; catch this one to catch all.
+    Each is of a kind below, told apart by what is to be done; catch this one to catch all.
 
     Attributes:
-        code: the name of the kind, which stays while sentences change.
+        code: the name of the kind, which stays while sentences change; "error" where foreign code names none.
         status: with which it ends a command.
     """
 
@@ -35,61 +35,93 @@ class HoldfastError(Exception):
 
 
 class UnknownName(HoldfastError):
-    """A name that is none of those known: take one of the list."""
+    """A name that is none of those known: take one of the list.
+
+    For example: unknown layout 'NHWD'; did you mean 'NHW'? known: NCHW, NHW, NHWC
+    """
 
     code = "unknown-name"
 
 
 class BadValue(HoldfastError):
-    """A value of the wrong type or form, out of its range, or given twice: give another."""
+    """A value of the wrong type or form, out of its range, or given twice: give another.
+
+    For example: budget: expected a time such as 90s, 30m or 1h30m, got '2 minutes'
+    """
 
     code = "bad-value"
 
 
 class Conflict(HoldfastError):
-    """Options that exclude each other, each of which is fine by itself: leave one out."""
+    """Options that exclude each other, each of which is fine by itself: leave one out.
+
+    For example: rate and threshold: expected one of them, for each says what the other is, got both; leave one out
+    """
 
     code = "conflict"
 
 
 class Ambiguous(HoldfastError):
-    """Several things that may be meant: say which."""
+    """Several things that may be meant: say which.
+
+    For example: x.npz: expected an array called 'images', found x_train, x_test; choose with ?key=NAME
+    """
 
     code = "ambiguous"
 
 
 class Missing(HoldfastError):
-    """What is needed was not given, or is not there, as a file, a package, an option, labels: give it."""
+    """What is needed was not given, or is not there, as a file, a package, an option, labels: give it.
+
+    For example: data: expected the images of an index, which an encoder represents, got none; give --data, or
+    vectors:FILE for both sides
+    """
 
     code = "missing"
 
 
 class NotEnough(HoldfastError):
-    """Too little of what is there, as images, classes, seeds, memory, time: give more, or ask for less."""
+    """Too little of what is there, as images, classes, seeds, memory, time: give more, or ask for less.
+
+    For example: expected at least 2 readable images, got 1 in array: 5 images; 4 look like others and were left out
+    """
 
     code = "not-enough"
 
 
 class BadData(HoldfastError):
-    """Data that cannot be read, or are not what they should be, as a file, a table, a picture: repair them."""
+    """Data that cannot be read, or are not what they should be, as a file, a table, a picture: repair them.
+
+    For example: x.npy: expected pixels in [0, 1], got 0 to 255; divide 0-255 floats by 255, or store them as uint8
+    """
 
     code = "bad-data"
 
 
 class BadPlace(HoldfastError):
-    """A place that cannot take what is to go there: no such folder, or another run in it. Take another."""
+    """A place that cannot take what is to go there: no such folder, or another run in it. Take another.
+
+    For example: expected the name of a file to write, got '..'; give one such as table.csv
+    """
 
     code = "bad-place"
 
 
 class Mismatch(HoldfastError):
-    """Two things that do not fit each other, as an encoder and images, or two runs: change one of them."""
+    """Two things that do not fit each other, as an encoder and images, or two runs: change one of them.
+
+    For example: encoder 'zoo:digits-simclr' takes 1 channels; the images have 3; add ?channels=1 to the data spec
+    to convert them
+    """
 
     code = "mismatch"
 
 
 class Unsupported(HoldfastError):
-    """What a part cannot do with such an encoder, such images or such a device: take another, or leave it out."""
+    """What a part cannot do with such an encoder, such images or such a device: take another, or leave it out.
+
+    For example: hue: expected images with 3 channels, got 1; grey images have no hue: leave this noise out
+    """
 
     code = "unsupported"
 
@@ -97,14 +129,19 @@ class Unsupported(HoldfastError):
 class NotFinite(HoldfastError):
     """Numbers of which some are NaN or infinite: look for what makes them so.
 
-    What made them so is often known further out, which says it.
+    For example: image '000003' holds NaN or infinite pixels; repair or remove it; --skip-corrupt (in Python
+    skip_corrupt=True) leaves unreadable files out
     """
 
     code = "not-finite"
 
 
 class Failed(HoldfastError):
-    """Code or a service that Holdfast calls, or a part of what was asked, did not do its work: mend what is named."""
+    """Code or a service that Holdfast calls, or a part of what was asked, did not do its work: mend what is named.
+
+    For example: encoder 'net': expected a real [2, dim] output, got torch.float32 [2], one number per image; where
+    that is meant, return output[:, None]
+    """
 
     code = "failed"
 
@@ -132,6 +169,11 @@ class NotCertified(Unsupported):
 
     It is an answer, not a fault: an audit reports it as such and goes on.
     """
+
+
+def find_kinds() -> list[type[HoldfastError]]:
+    """Return the kinds of errors, in their order here; what is derived from one of them has its code."""
+    return [kind for kind in HoldfastError.__subclasses__() if "code" in vars(kind)]
 
 
 def unknown(kind: str, name: str, choices: Iterable[str], meant: str = "") -> UnknownName:

@@ -96,7 +96,7 @@ def judge_lines(
                 key = key_of(asked, encoder, images, names)
                 yield known[key] if key in known else judge(asked, encoder, images, names, listener, key)
         except HoldfastError as error:
-            yield FailedPair(image=line.image, against=list(line.against), error=str(error))
+            yield FailedPair(image=line.image, against=list(line.against), error=str(error), error_code=error.code)
 
 
 def key_of(question: Question, encoder: Encoder, images: Images, names: Sequence[str]) -> str:
@@ -150,6 +150,6 @@ def read_known(path: Path) -> dict[str, CertifiedPair]:
 def _read_answer(text: str) -> CertifiedPair | None:
     """Return the answer of a line; None of a pair that failed."""
     data = json.loads(text)
-    if isinstance(data, dict) and data.keys() == {"image", "against", "error"}:
+    if isinstance(data, dict) and data.keys() - {"error_code"} == {"image", "against", "error"}:
         return None
     return read_json(data, CertifiedPair)
