@@ -51,7 +51,7 @@ def counts() -> dict[str, int]:
         "functions named by a participle": sum(isinstance(n, ast.FunctionDef) and is_participle(n.name) for n in nodes),
         "complaints of the type checker that are silenced": sum(text.count("pyright: ignore") for text in texts),
         "public names": (TESTS / "surface.txt").read_text(encoding="utf-8").count("\n"),
-        "patterns of prose in tests": sum(map(_is_prose, tests)),
+        "patterns of prose in tests": sum(map(_prose, tests)),
         "comments per 1,000 lines of code": _comments(files),
     }
 
@@ -93,13 +93,31 @@ def _is_string_key(node: ast.AST) -> bool:
     return isinstance(key, ast.Constant) and isinstance(key.value, str)
 
 
-def _is_prose(node: ast.AST) -> bool:
-    """Whether a node is a pattern of an error, match=, that is a phrase, or made elsewhere, and not a name."""
-    if not (isinstance(node, ast.keyword) and node.arg == "match"):
-        return False
-    parts = node.value.values if isinstance(node.value, ast.JoinedStr) else [node.value]
-    texts = [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
-    return not texts or any(map(PHRASE.search, texts))
+def _prose(test: ast.AST) -> int:
+    """Return how many patterns of errors, match=, of a function hold a phrase, or come from where it is not seen."""
+    if not isinstance(test, ast.FunctionDef):
+        return 0
+    columns = dict(_columns(test))
+    patterns = [node.value for node in ast.walk(test) if isinstance(node, ast.keyword) and node.arg == "match"]
+    texts = [columns.get(p.id, []) if isinstance(p, ast.Name) else _texts(p) for p in patterns]
+    return sum(not own or any(map(PHRASE.search, own)) for own in texts)
+
+
+def _columns(test: ast.FunctionDef) -> Iterator[tuple[str, list[str]]]:
+    """Yield the names that a test is parametrised by, or loops over, with the texts that they stand for."""
+    tables = [
+        (ast.unparse(d.args[0]), d.args[1]) for d in test.decorator_list if isinstance(d, ast.Call) and d.args[1:]
+    ]
+    tables += [(ast.unparse(loop.target), loop.iter) for loop in ast.walk(test) if isinstance(loop, ast.For)]
+    for head, table in tables:
+        names, rows = re.findall(r"\w+", head), getattr(table, "elts", [])
+        for place, name in enumerate(names):
+            cells = [row.elts[place] if names[1:] and isinstance(row, ast.Tuple) else row for row in rows]
+            yield name, [text for cell in cells for text in _texts(cell)]
+
+
+def _texts(node: ast.AST) -> list[str]:
+    return [part.value for part in ast.walk(node) if isinstance(part, ast.Constant) and isinstance(part.value, str)]
 
 
 def _comments(files: list[Path]) -> int:

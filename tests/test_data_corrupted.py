@@ -17,7 +17,7 @@ from holdfast.parts.measures.corruptions.corruption_drift import CorruptionDrift
 from holdfast.parts.probes.knn import Knn
 from holdfast.parts.threats.imagenet_c import CORRUPTIONS, ImagenetC
 from holdfast.parts.threats.imagenet_c.stored import load_stored
-from holdfast.runtime.errors import BadData, Conflict, Mismatch
+from holdfast.runtime.errors import BadData, BadValue, Conflict, Mismatch, Missing, UnknownName
 from holdfast.sources.data import open_images
 from holdfast.storage.run_folder import files_read
 from json_records import run_audit
@@ -113,19 +113,19 @@ def test_images_must_be_those_that_were_corrupted(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "message"),
+    ("spec", "kind", "message"),
     [
-        ("cifar10c:C?corruption=fog", "got no corruption or no severity"),
-        ("cifar10c:C?corruption=fgo&severity=1", "did you mean 'fog'"),
-        ("cifar10c:C?corruption=fog&severity=6", r"expected 1 \(mild\) to 5, got 6"),
-        ("cifar10c:D?corruption=fog&severity=1", "found none at 'D'"),
-        ("imagenetc:C?corruption=snow&severity=1", "unknown corruption in 'C'"),
-        ("cifar10c:C?corruption=flat&severity=1", "five severities one after the other"),
+        ("cifar10c:C?corruption=fog", Missing, "severity"),
+        ("cifar10c:C?corruption=fgo&severity=1", UnknownName, r"'fog'\?"),
+        ("cifar10c:C?corruption=fog&severity=6", BadValue, "got 6"),
+        ("cifar10c:D?corruption=fog&severity=1", Missing, "'D'"),
+        ("imagenetc:C?corruption=snow&severity=1", UnknownName, "'C'"),
+        ("cifar10c:C?corruption=flat&severity=1", BadData, "severities"),
     ],
 )
-def test_bad_specs(home: Path, spec: str, message: str) -> None:
+def test_bad_specs(home: Path, spec: str, kind: type[HoldfastError], message: str) -> None:
     np.save("C/flat.npy", np.zeros((5, 8), np.uint8))
-    with pytest.raises(HoldfastError, match=message):
+    with pytest.raises(kind, match=message):
         open_images(spec)
 
 
@@ -169,7 +169,7 @@ def test_lists_of_pictures(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "train").rename(tmp_path / "elsewhere" / "train")
     assert open_images(f"list:{tmp_path}/LT.txt?root={tmp_path}/elsewhere").batch(0, 2).shape == (2, 3, 4, 4)
-    for text, message in (("a.png\n", "line 1: expected a path, a space"), ("\n", "got an empty list")):
+    for text, message in (("a.png\n", "line 1"), ("\n", "empty")):
         (tmp_path / "LT.txt").write_text(text)
         with pytest.raises(BadData, match=message):
             open_images(f"list:{tmp_path}/LT.txt")

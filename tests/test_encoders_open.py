@@ -246,12 +246,12 @@ def test_python_factories(tmp_path, monkeypatch):
     torch.testing.assert_close(bare(x), ready(x))
     assert open_encoder(f"{spec}module?mean=0&std=1&layer=0")(x).shape == (2, 12)
     for name, message in {
-        "module": "returns a bare module: give",
-        "number": "expected an Encoder or an nn.Module, got int",
-        "broken": "KeyError: 'no such thing'",
-        "encoder?layer=0": "has its own layer",
-        "encoder?input=12": "has its own layer",
-        "sequence?input=3x0&mean=0&std=1": "expected positive numbers",
+        "module": "bare",
+        "number": r"int$",
+        "broken": "KeyError",
+        "encoder?layer=0": "layer",
+        "encoder?input=12": "layer",
+        "sequence?input=3x0&mean=0&std=1": "input=3x0",
     }.items():
         with pytest.raises(HoldfastError, match=message):
             open_encoder(spec + name)

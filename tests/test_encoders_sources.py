@@ -80,9 +80,9 @@ def test_torchvision_families(name):
 
 def test_torchvision_errors(monkeypatch):
     for spec, message in {
-        "resnet81": "did you mean 'resnet18'",
-        "resnet18@IMAGENET1K_V9": "did you mean 'IMAGENET1K_V1'",
-        "squeezenet1_0?weights=random": "no nn.Linear whose input",
+        "resnet81": r"'resnet18'\?",
+        "resnet18@IMAGENET1K_V9": r"'IMAGENET1K_V1'\?",
+        "squeezenet1_0?weights=random": r"nn\.Linear",
     }.items():
         with pytest.raises(HoldfastError, match=message):
             open_encoder(f"torchvision:{spec}")
@@ -177,10 +177,10 @@ def test_timm_geometry(tmp_path):
 def test_timm_errors(tmp_path):
     (tmp_path / "vit.pth").touch()
     for spec, message in {
-        "resnt18": "did you mean 'resnet18'",
-        "resnet18.fb_nothing": "Invalid pretrained tag",
-        "org/name": "timm:hf-hub:org/name for the hub or timm:local-dir:org/name",
-        f"local-dir:{tmp_path}": "expected a folder with config.json",
+        "resnt18": r"'resnet18'\?",
+        "resnet18.fb_nothing": "tag",
+        "org/name": "timm:local-dir:org/name",
+        f"local-dir:{tmp_path}": r"config\.json",
         f"{tmp_path}/vit.pth": rf"write timm:NAME\?weights={tmp_path}/vit.pth",
     }.items():
         with pytest.raises(HoldfastError, match=message):
@@ -363,9 +363,9 @@ def test_open_clip(picture, tiny_clip, tmp_path):
 
 def test_open_clip_errors(tiny_clip):
     for spec, message in {
-        "ViT-B-23": "did you mean 'ViT-B-32'",
-        "ViT-B-32": "expected openclip:ViT-B-32/WEIGHTS with one of openai, .*weights=random",
-        "ViT-B-32/laion2b_s34b_b79": "did you mean 'laion2b_s34b_b79k'",
+        "ViT-B-23": r"'ViT-B-32'\?",
+        "ViT-B-32": "openclip:ViT-B-32/WEIGHTS",
+        "ViT-B-32/laion2b_s34b_b79": r"'laion2b_s34b_b79k'\?",
     }.items():
         with pytest.raises(HoldfastError, match=message):
             open_encoder(f"openclip:{spec}")

@@ -368,12 +368,12 @@ def test_encoders_look_different():
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "expected a run folder"),
-        ("{", "expected JSON"),
-        ('{"schema": 1}', "expected a record of schema 2 in .*, got schema 1; audit again"),
-        ('{"schema": true}', "expected a record of schema 2 in .*, got schema True; audit again"),
-        ('{"schema": 3}', "got schema 3; upgrade Holdfast"),
-        ("[]", "expected a record of schema 2 in .*, got schema 'something else'; audit again"),
+        (None, "folder"),
+        ("{", "JSON"),
+        ('{"schema": 1}', "schema 1"),
+        ('{"schema": true}', "schema True"),
+        ('{"schema": 3}', "schema 3; upgrade"),
+        ("[]", "schema '"),
     ],
 )
 def test_folders_without_a_record_that_can_be_read(tmp_path, content, message):

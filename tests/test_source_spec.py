@@ -26,14 +26,14 @@ def test_a_spec_splits_into_source_name_and_options(text, source, name, options)
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "empty name"),
-        ("?a=b", "empty name"),
+        ("", "name"),
+        ("?a=b", "name"),
         ("x?", "key=value"),
-        ("x?label=", "expected a value for the option 'label'"),
+        ("x?label=", "'label'"),
         ("x?split", "got 'split'"),
         ("x?=a", "key=value"),
         ("x?a=1&&b=2", "key=value"),
-        ("x?a=1&a=2", "given twice"),
+        ("x?a=1&a=2", "twice"),
     ],
 )
 def test_a_malformed_spec_says_what_is_wrong(text, says):
@@ -62,9 +62,7 @@ def test_a_source_without_options_says_so():
         finish(parse("x?a=1")[2])
 
 
-@pytest.mark.parametrize(
-    ("convert", "says"), [(int, "size=abc"), (boolean, "true or false"), (one_of("a", "b"), "one of a, b")]
-)
+@pytest.mark.parametrize(("convert", "says"), [(int, "size=abc"), (boolean, "true"), (one_of("a", "b"), "a, b")])
 def test_a_bad_value_names_the_option(convert, says):
     with pytest.raises(BadValue, match=says):
         take(parse("x?size=abc")[2], "size", convert, None)

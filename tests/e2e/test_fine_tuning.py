@@ -23,7 +23,7 @@ from holdfast.parts.observations.tuned import Tuned
 from holdfast.parts.probes.linear import Linear
 from holdfast.parts.threats.gaussian import Gaussian
 from holdfast.parts.threats.global_shuffle import GlobalShuffle
-from holdfast.runtime.errors import BadValue, Conflict, NotFinite, Unsupported
+from holdfast.runtime.errors import BadValue, Conflict, Missing, NotEnough, NotFinite, Unsupported
 from holdfast.sources.data import ImageSet, open_images
 from holdfast.sources.data.arrays import Arrays
 from holdfast.sources.encoders.shared.copies import copy_with_state
@@ -303,12 +303,12 @@ def test_bad_input_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFinite, match=r"1e\+20"):
         observed(tmp_path, network(), FineTuned(rate=1e20))
     x, _ = few()
-    for labels, match in ((None, "images with labels"), (torch.zeros(30, dtype=torch.long), "at least 2 classes")):
+    for labels, kind, match in ((None, Missing, "labels"), (torch.zeros(30, dtype=torch.long), NotEnough, "2 classes")):
         subject = Session(
             pixels(), ImageSet(Arrays(x, labels)), attacked=6, seed=0, batch_size=8, device="cpu", store=Store(tmp_path)
         )
         subject.observe(Clean())
-        with pytest.raises(HoldfastError, match=match):
+        with pytest.raises(kind, match=match):
             subject.observe(FineTuned())
     for wrong in ({"epochs": 0}, {"rate": 0.0}, {"optimiser": "lars"}, {"batch_size": 0}, {"weight_decay": -1.0}):
         with pytest.raises(HoldfastError, match="fine_tuned"):

@@ -246,9 +246,9 @@ def test_names_of_classes_that_cannot_tell_them_apart_are_refused(tmp_path: Path
     train = {"images": 1 - images, "labels": labels, "classes": np.array(["crane", "bee", "crane"])}
     np.savez(tmp_path / "train.npz", **train)
     for classes, wrong, match in (
-        (["bee", "crane", "ape"], labels.clip(0, 1), "several are called crane"),
-        (["bee", "crane"], labels, r"expected labels from 0 to 1.*got \[2\]"),
-        (["bee", "crane"], labels - 2, "expected labels from 0 on, or -1 for none, got -2"),
+        (["bee", "crane", "ape"], labels.clip(0, 1), "crane"),
+        (["bee", "crane"], labels, r"\[2\]"),
+        (["bee", "crane"], labels - 2, "-2"),
     ):
         np.savez(tmp_path / "test.npz", images=images, labels=wrong, classes=np.array(classes))
         asked = Plan(("it",), str(tmp_path / "test.npz"), (ProbeAccuracy(),), train=str(tmp_path / "train.npz"))

@@ -190,9 +190,9 @@ def test_a_class_the_mean_and_the_noise_are_told_apart(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
-        ('drop = "accuracy"', 'drop = "precision"', "unknown column"),
-        ('mean = ["lost", "lost elsewhere"]', 'mean = ["lost", "found"]', "unknown column"),
-        ('from = "second"', 'from = "third"', "unknown row"),
+        ('drop = "accuracy"', 'drop = "precision"', "column"),
+        ('mean = ["lost", "lost elsewhere"]', 'mean = ["lost", "found"]', "column"),
+        ('from = "second"', 'from = "third"', "row"),
     ],
 )
 def test_names_that_the_table_does_not_have_are_refused(tmp_path: Path, before: str, after: str, message: str) -> None:

@@ -40,12 +40,12 @@ def test_a_claim_names_them_together() -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({**DRIFT, "scores": "5 steps"}, "list of scores"),
-        ({**DRIFT, "scores": []}, "list of scores"),
-        ({"name": "drift", "quantiles": "0.1"}, "list of quantiles"),
-        ({**DRIFT, "quantiles": ["0.1"]}, "list of scores or of quantiles"),
-        ({**DRIFT, "published": [[1.0]]}, "as 2 lists"),
-        ({**DRIFT, "published": [1.0, 2.0]}, "as 2 lists"),
+        ({**DRIFT, "scores": "5 steps"}, "scores"),
+        ({**DRIFT, "scores": []}, "scores"),
+        ({"name": "drift", "quantiles": "0.1"}, "quantiles"),
+        ({**DRIFT, "quantiles": ["0.1"]}, r"scores .*quantiles"),
+        ({**DRIFT, "published": [[1.0]]}, "2 lists"),
+        ({**DRIFT, "published": [1.0, 2.0]}, "2 lists"),
     ],
 )
 def test_scores_without_their_numbers_are_refused(row: dict[str, Any], message: str) -> None:

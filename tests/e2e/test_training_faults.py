@@ -55,9 +55,7 @@ def test_numbers_of_monitors_are_read_back(number: object, tmp_path: Path) -> No
     assert train(asked, tmp_path, monitors=(watch,)).resumed == 2
 
 
-@pytest.mark.parametrize(
-    ("said", "problem"), [({"a": "b"}, "expected one number"), ({"loss": 0}, "has 'loss' already")]
-)
+@pytest.mark.parametrize(("said", "problem"), [({"a": "b"}, "number"), ({"loss": 0}, "'loss'")])
 def test_what_monitors_may_not_say(said: dict, problem: str, tmp_path: Path) -> None:
     with pytest.raises(BadValue, match=problem):
         train(recipe(SIMCLR, steps=2), tmp_path, monitors=(Says(lambda: said),))

@@ -44,7 +44,7 @@ from holdfast.parts.threats.mixture import save
 from holdfast.parts.threats.shared.generator import Design, Generator
 from holdfast.parts.threats.shared.learned import LearnedNoise
 from holdfast.parts.threats.uniform import Uniform
-from holdfast.runtime.errors import Mismatch, Missing, NotFinite, Unsupported
+from holdfast.runtime.errors import BadValue, Conflict, Mismatch, Missing, NotFinite, Unsupported
 from holdfast.sources.encoders.shared.copies import trainable
 from holdfast.sources.encoders.shared.weights import fix_seed
 from holdfast.training import loop
@@ -553,18 +553,18 @@ def test_an_interrupted_replay_is_made_again(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "kind", "said"),
     [
-        ({"free": 0}, "at least 1"),
-        ({"free": 2, "threat": {"name": "uniform"}}, "a ball for more than 1"),
-        ({"high_pass": 8.0}, "joint=true"),
-        ({"rocl": -1.0}, "adversary.rocl: expected 0 or more"),
-        ({"rocl": 0.5, "joint": True}, "expected joint=false"),
-        ({"high_pass": 0.0, "joint": True}, "above 0"),
+        ({"free": 0}, BadValue, "free"),
+        ({"free": 2, "threat": {"name": "uniform"}}, BadValue, "free"),
+        ({"high_pass": 8.0}, BadValue, "joint=true"),
+        ({"rocl": -1.0}, BadValue, r"adversary\.rocl"),
+        ({"rocl": 0.5, "joint": True}, Conflict, "joint=false"),
+        ({"high_pass": 0.0, "joint": True}, BadValue, "adversary"),
     ],
 )
-def test_bad_adversaries(wrong: dict[str, object], said: str) -> None:
-    with pytest.raises(HoldfastError, match=said):
+def test_bad_adversaries(wrong: dict[str, object], kind: type[HoldfastError], said: str) -> None:
+    with pytest.raises(kind, match=said):
         recipe(adversary=wrong)
 
 

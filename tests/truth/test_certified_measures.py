@@ -42,7 +42,7 @@ from holdfast.parts.observations.radii import Radii
 from holdfast.parts.probes.linear import Linear
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
-from holdfast.runtime.errors import Failed, Missing, Unsupported
+from holdfast.runtime.errors import BadValue, Failed, Missing, UnknownName, Unsupported
 from holdfast.sources.data.arrays import Arrays
 from json_records import run_audit
 
@@ -499,20 +499,20 @@ def test_a_certifier_that_promises_too_much_is_caught(pictures, tmp_path, monkey
 
 
 @pytest.mark.parametrize(
-    ("make", "says"),
+    ("make", "kind", "says"),
     [
-        (lambda: CertifiedRadius(divergence="l1"), "divergence"),
-        (lambda: CertifiedRadius(negatives=0), "at least 1"),
-        (lambda: CertifiedRadius(tolerance=0), "a tolerance between 0 and 1, in pixels"),
-        (lambda: CertifiedRadius(steps=0), "steps >= 1"),
-        (lambda: CertifiedRadius(first=0), "whole number above 0"),
-        (lambda: CertifiedOverlapRisk(first=5), "even number"),
-        (lambda: AttackedPairs(negatives=None), "say how many"),
-        (lambda: CertifiedBreakawayRisk(divergence="linf"), "divergence"),
+        (lambda: CertifiedRadius(divergence="l1"), UnknownName, "divergence"),
+        (lambda: CertifiedRadius(negatives=0), BadValue, "Radii"),
+        (lambda: CertifiedRadius(tolerance=0), BadValue, "radii"),
+        (lambda: CertifiedRadius(steps=0), BadValue, "steps >= 1"),
+        (lambda: CertifiedRadius(first=0), BadValue, r"certified_radius\.first"),
+        (lambda: CertifiedOverlapRisk(first=5), BadValue, "certified_overlap_risk"),
+        (lambda: AttackedPairs(negatives=None), Missing, "attacked_pairs"),
+        (lambda: CertifiedBreakawayRisk(divergence="linf"), UnknownName, "divergence"),
     ],
 )
-def test_bad_parameters_are_refused(make, says) -> None:
-    with pytest.raises(HoldfastError, match=says):
+def test_bad_parameters_are_refused(make, kind: type[HoldfastError], says) -> None:
+    with pytest.raises(kind, match=says):
         make()
 
 

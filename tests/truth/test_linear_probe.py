@@ -17,7 +17,7 @@ from holdfast.parts.observations.clean import Clean
 from holdfast.parts.probes.linear import Linear
 from holdfast.parts.probes.linear_adam import LinearAdam
 from holdfast.parts.probes.trained import Trained
-from holdfast.runtime.errors import BadValue, Failed, Mismatch, Missing, NotEnough, NotFinite, UnknownName
+from holdfast.runtime.errors import BadData, BadValue, Failed, Mismatch, Missing, NotEnough, NotFinite, UnknownName
 from holdfast.sources.data import ImageSet
 from holdfast.sources.data.digits import Digits
 from holdfast.sources.encoders import open_encoder
@@ -227,18 +227,18 @@ def test_a_layer_of_a_network(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tensors", "match"),
+    ("tensors", "kind", "match"),
     [
-        ({"weight": torch.ones(3, 4)}, "the head reads 4 features, the representations have 5"),
-        ({"weight": torch.full((3, 5), torch.nan)}, "finite head of at least 2 classes.*15 values"),
-        ({"weight": torch.ones(1, 5)}, r"got \[1, 5\]"),
-        ({"weight": torch.ones(3, 5), "bias": torch.ones(2)}, r"one bias and one increasing class.*\[2\]"),
-        ({"weight": torch.ones(3, 5), "classes": torch.tensor([0, 2, 1])}, "increasing class"),
-        ({"other": torch.ones(3, 5)}, "unknown layer"),
+        ({"weight": torch.ones(3, 4)}, Mismatch, "4 features"),
+        ({"weight": torch.full((3, 5), torch.nan)}, BadData, "15 values"),
+        ({"weight": torch.ones(1, 5)}, BadData, r"got \[1, 5\]"),
+        ({"weight": torch.ones(3, 5), "bias": torch.ones(2)}, BadData, r"\[2\]"),
+        ({"weight": torch.ones(3, 5), "classes": torch.tensor([0, 2, 1])}, BadData, "increasing"),
+        ({"other": torch.ones(3, 5)}, UnknownName, "layer"),
     ],
 )
-def test_files_that_hold_no_head(tensors, match, tmp_path: Path) -> None:
-    with pytest.raises(HoldfastError, match=match):
+def test_files_that_hold_no_head(tensors, kind: type[HoldfastError], match, tmp_path: Path) -> None:
+    with pytest.raises(kind, match=match):
         Trained(file(tmp_path, **tensors)).fit(torch.zeros(1, 5), torch.zeros(1, dtype=torch.long))
 
 

@@ -377,9 +377,9 @@ def test_steps_that_do_not_fit_are_refused() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda x: x.flatten(1)[:, : random.randint(1, 9)], "draws of one image give representations of different"),
-        (lambda x: [x], "expected a real .6, dim. output, got list"),
-        (lambda x: x, "expected a real .6, dim. output, got torch.float32"),
+        (lambda x: x.flatten(1)[:, : random.randint(1, 9)], "draws"),
+        (lambda x: [x], "list"),
+        (lambda x: x, r"torch\.float32"),
     ],
 )
 def test_representations_that_are_none(call, message: str) -> None:

@@ -10,12 +10,12 @@ from msgspec import structs
 
 from holdfast.comparison.records import Run
 from holdfast.comparison.regression import regressions
-from holdfast.core import HoldfastError, Score, registry
+from holdfast.core import Score, registry
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics import clopper_pearson, mean
 from holdfast.numerics.statistics.planning import times_needed
 from holdfast.report.documents.gate import against, sentence
-from holdfast.runtime.errors import BadData, Failed, Mismatch, UnknownName
+from holdfast.runtime.errors import BadData, BadValue, Failed, Mismatch, UnknownName
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.gate import HeldScore, Needed, SharedImages
 from holdfast.storage.record import EncoderEntry, MeasureEntry
@@ -267,8 +267,8 @@ def test_encoders_are_matched_by_name_or_as_said() -> None:
     said = regressions(two, several("before", "a", "c?y=2"), match=["b?x=1=c?y=2"]).verdicts
     assert [row.baseline_encoder for row in said] == ["a", "c?y=2"]
     assert regressions(two, several("before", "a", "c"), match={"b?x=1": "c"}).passed
-    for match, message in ((["b"], "expected NEW=OLD"), (["a=d"], "unknown encoder to match 'd'")):
-        with pytest.raises(HoldfastError, match=message):
+    for match, kind, message in ((["b"], BadValue, "NEW=OLD"), (["a=d"], UnknownName, "d")):
+        with pytest.raises(kind, match=message):
             regressions(two, one, match=match)
     with pytest.raises(UnknownName, match="z"):
         regressions(two, one, encoders=["z"])

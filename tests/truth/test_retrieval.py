@@ -554,16 +554,16 @@ def test_an_ensemble_is_read_where_it_ends() -> None:
 @pytest.mark.parametrize(
     ("name", "given_", "message"),
     [
-        ("retrieval", {"k": ()}, "each once"),
-        ("retrieval", {"k": (1, 1)}, "each once"),
+        ("retrieval", {"k": ()}, "once"),
+        ("retrieval", {"k": (1, 1)}, "once"),
         ("retrieval", {"k": (0,)}, "above 0"),
         ("retrieval", {"relevant": "clas"}, "class"),
         ("retrieval", {"divergence": "l3"}, "l3"),
-        ("edited_retrieval", {"threats": ()}, "one threat or more"),
-        ("edited_retrieval", {"k": (2, 2)}, "each once"),
+        ("edited_retrieval", {"threats": ()}, "edited_retrieval"),
+        ("edited_retrieval", {"k": (2, 2)}, "once"),
         ("matching", {"rate": 0.0}, "in \\(0, 1\\)"),
         ("edited_matching", {"rate": 1.0}, "in \\(0, 1\\)"),
-        ("edited_matching", {"threats": (Jpeg(50), Jpeg(50))}, "each once"),
+        ("edited_matching", {"threats": (Jpeg(50), Jpeg(50))}, "once"),
     ],
 )
 def test_what_they_refuse(name: str, given_: dict, message: str) -> None:

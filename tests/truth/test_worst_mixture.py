@@ -15,7 +15,7 @@ from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
 from holdfast.parts.threats.shared.generator import SOURCES, Design, Gaussians, Generator
 from holdfast.parts.threats.shared.learned import LearnedNoise
-from holdfast.runtime.errors import Missing, NotEnough, NotFinite
+from holdfast.runtime.errors import BadValue, Missing, NotEnough, NotFinite, UnknownName
 
 LEARNER = WorstMixture(
     groups="labels", upsampler="none", epochs=60, batch=200, samples=8, rate=1e-1, hidden=32, loss="sigmoid"
@@ -265,15 +265,27 @@ def test_what_cannot_be_learned_from_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
+    ("kind", "field", "value"),
     [
-        ("structure", "inputs"), ("covariance", "half"), ("upsampler", "bilinear"), ("groups", "class"),
-        ("loss", "hinge"), ("components", 0), ("batch", 1), ("samples", 0), ("epochs", 0), ("clusters", 1),
-        ("rate", 0.0), ("clip", float("nan")), ("kappa", -1.0), ("images", 1), ("warmup", -1),
+        (UnknownName, "structure", "inputs"),
+        (UnknownName, "covariance", "half"),
+        (UnknownName, "upsampler", "bilinear"),
+        (UnknownName, "groups", "class"),
+        (UnknownName, "loss", "hinge"),
+        (BadValue, "components", 0),
+        (BadValue, "batch", 1),
+        (BadValue, "samples", 0),
+        (BadValue, "epochs", 0),
+        (BadValue, "clusters", 1),
+        (BadValue, "rate", 0.0),
+        (BadValue, "clip", float("nan")),
+        (BadValue, "kappa", -1.0),
+        (BadValue, "images", 1),
+        (BadValue, "warmup", -1),
     ],
-)  # fmt: skip
-def test_impossible_fields_are_refused(field: str, value: object) -> None:
-    with pytest.raises(HoldfastError, match=field):
+)
+def test_impossible_fields_are_refused(kind: type[HoldfastError], field: str, value: object) -> None:
+    with pytest.raises(kind, match=field):
         WorstMixture(**{field: value})
     assert WorstMixture(images=None, components=1).passes == Passes(80, 80)
     assert WorstMixture(structure="label", groups="labels").needs_labels
