@@ -19,7 +19,7 @@ import holdfast
 from holdfast.auditing.plan_file import make_plan
 from holdfast.auditing.request import AuditRequest
 from holdfast.core import Encoder
-from holdfast.runtime.errors import BadPlace, NothingAudited, UnreadableRecord
+from holdfast.runtime.errors import BadPlace, Missing, NothingAudited, UnreadableRecord
 from holdfast.runtime.listener import Silent
 from holdfast.storage.entry import read_json
 from holdfast.storage.progress_file import PROGRESS, SILENT, Progress, alive, read_progress

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import PIL.Image
 import pyarrow as pa
@@ -43,8 +43,10 @@ class OtherEncoder(StoreError):
 
     status = ExitStatus.USAGE
 
-    def __init__(self, name: str):
-        super().__init__(
+    @classmethod
+    def of(cls, name: str) -> Self:
+        """Return the error for an encoder; with a message alone, errors come through from other processes."""
+        return cls(
             f"{name}: the folder holds the record of an encoder of this name with other weights or other code; choose "
             "another --out, or add --overwrite (overwrite=True), which replaces the old record"
         )
