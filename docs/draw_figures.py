@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from holdfast.core import HoldfastError, Score
+from holdfast.core import BadData, Score
 from holdfast.report.document import Heading
 from holdfast.report.render import to_markdown
 from holdfast.storage.documents import parse_json
@@ -46,7 +46,7 @@ def cell_of(text: str) -> CellEntry:
         return CellEntry(published=None, scale=1.0, score=None, why=UNASKED)
     found = CELL.fullmatch(text)
     if found is None:
-        raise HoldfastError(f"expected a cell as holdfast reproduce writes it, got {text!r}")
+        raise BadData(f"expected a cell as holdfast reproduce writes it, got {text!r}")
     paper, ours, low, high = (None if text in (None, "-", "none") else float(text) for text in found.groups())
     return CellEntry(published=paper, scale=1.0, score=Score(ours, low, high, 0, "as printed"), why="")
 

@@ -24,7 +24,7 @@ import blocks  # noqa: E402
 
 ASKED = blocks.pattern(
     "facts", "measures", "profiles", "options", "function", "radii", "verdicts", "commands", "parts", "references",
-    "layers", "formats", "gallery", "examples", "works", "gradients",
+    "layers", "formats", "gallery", "examples", "works", "gradients", "codes",
 )  # fmt: skip
 FACTS = re.compile(r"^<!-- facts: (?!end)(\w+) -->$", re.MULTILINE)
 OUTCOMES = ("holds", "fails", "not shown")
@@ -41,7 +41,7 @@ def make(kind: str, name: str | None) -> str:
         "facts": facts, "measures": measures, "profiles": profiles, "options": options, "function": function,
         "radii": radii, "commands": commands, "parts": parts, "references": references, "verdicts": all_verdicts,
         "layers": layers, "formats": formats, "gallery": gallery, "examples": examples,
-        "works": works, "gradients": gradients,
+        "works": works, "gradients": gradients, "codes": codes,
     }  # fmt: skip
     return makers[kind](name) if name else makers[kind]()
 
@@ -94,6 +94,17 @@ def gradients() -> str:
     for kind, measures in found.items():
         cells = [f"`{name}`" + (f" {count:,}" if count else "") for count, name in sorted(measures)]
         lines.append(f"| {heads[kind]} | {', '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def codes() -> str:
+    """Return a table of the kinds of errors, with what is to be done and an example of each."""
+    from holdfast.runtime.errors import find_kinds
+
+    lines = ["| Code | What it says, and what to do | Such as |", "|---|---|---|"]
+    for kind in find_kinds():
+        said, example = " ".join((kind.__doc__ or "").split()).split(" For example: ")
+        lines.append(f"| `{kind.code}` | {_plain(said)} | {_plain(example)} |")
     return "\n".join(lines)
 
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import holdfast
-from holdfast.core import Encoder, HoldfastError
+from holdfast.core import Encoder, UnknownName
 from holdfast.core.encoder_source import TextTower
 from holdfast.extend import EncoderSource, Options, Preprocessing, assemble, read_options, register
 from holdfast.sources.data.digits import Digits
@@ -69,7 +69,7 @@ class Texts(nn.Module):
         """Return the embeddings of texts, [N, D]."""
         split = [text.split() for text in texts]
         if strange := sorted({word for words in split for word in words} - set(WORDS)):
-            raise HoldfastError(f"towers: expected words among {', '.join(WORDS)}, got {strange[0]!r}")
+            raise UnknownName(f"towers: expected words among {', '.join(WORDS)}, got {strange[0]!r}")
         numbers = torch.tensor([WORDS.index(word) for words in split for word in words])
         return self.words(numbers, torch.tensor([0, *map(len, split[:-1])]).cumsum(0))
 

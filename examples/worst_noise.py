@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from holdfast.auditing.plan import Plan, validity_panel
 from holdfast.auditing.run import run_audit
-from holdfast.core import Ball, Encoder, Failure, ImageSource, Measure
+from holdfast.core import Ball, Encoder, Failure, ImageSource, Measure, Missing
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.carlini_wagner import CarliniWagner
 from holdfast.parts.attacks.ensemble import Ensemble
@@ -46,7 +46,6 @@ from holdfast.parts.threats.uniform import Uniform
 from holdfast.report.documents.audit import document
 from holdfast.report.html import write_report
 from holdfast.report.render import print_document
-from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.progress import Bars
 from holdfast.sources.data.arrays import Arrays
 from holdfast.sources.data.digits import Digits
@@ -85,12 +84,12 @@ def everything(source: ImageSource) -> tuple[Tensor, Tensor]:
     """Return all images of a source, [N, C, H, W] in [0, 1], and their labels, [N].
 
     Raises:
-        HoldfastError: a source without labels.
+        Missing: a source without labels.
     """
     labels = [source.label(index) for index in range(len(source))]
     known = [label for label in labels if label is not None]
     if len(known) < len(labels):
-        raise HoldfastError(f"{source}: expected labels to learn from, found none; add an array 'labels' to the file")
+        raise Missing(f"{source}: expected labels to learn from, found none; add an array 'labels' to the file")
     return torch.stack([torch.as_tensor(source.load(index)) for index in range(len(source))]), torch.tensor(known)
 
 

@@ -22,6 +22,7 @@ from holdfast.auditing.request import AuditRequest
 from holdfast.cli import app
 from holdfast.config.reader import kinds_of
 from holdfast.core import registry
+from holdfast.runtime.errors import find_kinds
 from holdfast.runtime.exit_status import ExitStatus
 from holdfast.storage.chart import AnyChart
 from holdfast.storage.record import SCHEMA, Record
@@ -55,6 +56,7 @@ def surface() -> str:
         "Python": python(), "Commands": commands(app_command(), "holdfast"), "Keys of TOML files": keys(),
         "Parts": parts(), f"record.json, schema {SCHEMA}": entries(type_info(Record), ""),
         "Charts of a record": charts(), "Exit statuses": (f"{status.value} {status.name}" for status in ExitStatus),
+        "Codes of errors": (kind.code for kind in find_kinds()),
     }  # fmt: skip
     return "\n".join(f"# {title}\n\n" + "".join(f"{line}\n" for line in lines) for title, lines in groups.items())
 

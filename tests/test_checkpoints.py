@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from holdfast.parts.checks.preprocessing import Preprocessing
 from holdfast.report.documents.encoder import document
 from holdfast.report.render import to_text
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadData, BadValue, Mismatch, Missing, UnknownName
 from holdfast.runtime.torchvision_guard import guard_torchvision
 from holdfast.sources.encoders import open_encoder
 from holdfast.sources.encoders.shared.copies import save
@@ -197,7 +197,7 @@ def test_a_checkpoint_opens_with_one_spec(name: str, resnet: nn.Module, tmp_path
     if name:
         assert open_encoder(spec).origin.get("format", "the network's own names") == name
     for layer in {"projection", "prediction"} - heads.keys():
-        with pytest.raises(HoldfastError, match=f"brings no {layer}, expected one of its layers: pooled"):
+        with pytest.raises(Missing, match=f"{layer}.*pooled"):
             open_encoder(f"{spec}&layer={layer}")
 
 
@@ -238,7 +238,7 @@ def test_the_preprocessing_of_a_file_that_says_none_is_assumed(resnet: nn.Module
 
 def test_a_size_that_is_not_the_sources_is_said_and_patches_must_be_whole() -> None:
     spec = "timm:vit_tiny_patch16_224?weights=random"
-    with pytest.raises(HoldfastError, match=r"whole patches of 16x16 .* got 100x100; take size=96x96 or size=112x112"):
+    with pytest.raises(BadValue, match=r"size=96x96.*size=112x112"):
         open_encoder(f"{spec}&size=100")
     moved = open_encoder(f"{spec}&size=96")
     assert moved.origin["size"] == "96 x 96; its source says 224 x 224"
@@ -360,20 +360,20 @@ def test_the_state_of_an_opened_zoo_network_opens_again(inner: bool, tmp_path: P
 
 def test_unknown_prefixes_are_named(resnet: nn.Module, tmp_path: Path) -> None:
     save_file(under("wrapper.encodr.", resnet), tmp_path / "w.safetensors")
-    with pytest.raises(HoldfastError, match=r"begin with 'wrapper.encodr.', .*closest is 'encoder.'"):
+    with pytest.raises(UnknownName, match=r"wrapper\.encodr.*'encoder\.'"):
         open_encoder(f"torchvision:resnet18?weights={tmp_path}/w.safetensors")
     state = under("module.encoder_q.", resnet)
     del state["module.encoder_q.layer3.0.conv1.weight"]
     stored(tmp_path / "w.pth", state)
-    with pytest.raises(HoldfastError, match=r"layer3.0.conv1.weight is missing"):
+    with pytest.raises(Mismatch, match=r"layer3\.0\.conv1\.weight"):
         open_encoder(f"torchvision:resnet18?weights={tmp_path}/w.pth")
 
 
 def test_a_head_needs_a_file_that_brings_it(resnet: nn.Module, tmp_path: Path) -> None:
-    with pytest.raises(HoldfastError, match=r"layer=projection is a head that a weights file brings"):
+    with pytest.raises(Missing, match="layer=projection"):
         open_encoder("torchvision:resnet18?weights=random&layer=projection")
     save_file(resnet.state_dict(), tmp_path / "w.safetensors")
-    with pytest.raises(HoldfastError, match=r"brings no fc, expected one for layer=fc"):
+    with pytest.raises(Missing, match="layer=fc"):
         open_encoder(f"torchvision:resnet18?weights={tmp_path}/w.safetensors&layer=fc")
 
 
@@ -383,11 +383,11 @@ def test_nothing_but_data_is_unpickled(resnet: nn.Module, tmp_path: Path) -> Non
             return (pytest.fail, ("unpickled code was run",))
 
     stored(tmp_path / "w.pth", {**resnet.state_dict(), "extra": Evil()})
-    with pytest.raises(HoldfastError, match=r"is not tensors alone, and nothing else is unpickled .*save_file"):
+    with pytest.raises(BadData, match="save_file"):
         open_encoder(f"torchvision:resnet18?weights={tmp_path}/w.pth")
     torch.save(copy.deepcopy(resnet), tmp_path / "w.pth")
-    with pytest.raises(HoldfastError, match=r"is not tensors alone"):
+    with pytest.raises(BadData):
         open_encoder(f"torchvision:resnet18?weights={tmp_path}/w.pth")
     (tmp_path / "w.pth").write_bytes(b"PK nothing of the kind")
-    with pytest.raises(HoldfastError, match=r"is not tensors alone"):
+    with pytest.raises(BadData):
         open_encoder(f"torchvision:resnet18?weights={tmp_path}/w.pth")

@@ -7,7 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core import Geometry, HoldfastError
+from holdfast.core import Geometry
+from holdfast.runtime.errors import BadData, Conflict, Mismatch
 from holdfast.runtime.torchvision_guard import guard_torchvision
 from holdfast.sources.data import Conversion, render
 from holdfast.sources.data.shared.geometry import convert, standard
@@ -80,7 +81,7 @@ def test_without_antialiasing_a_pixel_is_made_of_the_four_around_it(shape):
 
 
 def test_lanczos_is_not_scaled_without_antialiasing():
-    with pytest.raises(HoldfastError) as error:
+    with pytest.raises(Conflict) as error:
         Geometry((8, 8), interpolation="lanczos", resampler="opencv")
     assert "expected nearest, bilinear or bicubic" in str(error.value)
 
@@ -195,7 +196,7 @@ def test_sixteen_bits_keep_their_precision(tmp_path):
 
 
 def test_an_integer_picture_beyond_sixteen_bits_is_refused():
-    with pytest.raises(HoldfastError, match="16-bit"):
+    with pytest.raises(BadData, match="16-bit"):
         render(PIL.Image.fromarray(np.array([[70000]], dtype=np.int32)), None)
 
 
@@ -209,12 +210,12 @@ def test_grey_one_bit_palette_and_cmyk():
 
 
 def test_a_mode_without_rgb_form_says_so():
-    with pytest.raises(HoldfastError, match="mode La"):
+    with pytest.raises(BadData, match="La"):
         render(PIL.Image.new("LA", (2, 2)).convert("La"), None)
 
 
 def test_a_hair_of_a_picture_is_refused_instead_of_filling_the_memory():
-    with pytest.raises(HoldfastError, match="too thin"):
+    with pytest.raises(BadData, match="thin"):
         render(PIL.Image.new("L", (30000, 1)), geometry((224, 224), 3, 256))
 
 
@@ -254,9 +255,9 @@ def test_arrays_that_fit_pass_unchanged():
 
 
 def test_arrays_that_do_not_fit_name_the_option():
-    with pytest.raises(HoldfastError, match=r"\?channels=3"):
+    with pytest.raises(Mismatch, match=r"\?channels=3"):
         convert(torch.rand(1, 8, 8), Conversion(), geometry((8, 8)))
-    with pytest.raises(HoldfastError, match=r"\?size=16x8"):
+    with pytest.raises(Mismatch, match=r"\?size=16x8"):
         convert(torch.rand(3, 8, 8), Conversion(), geometry((16, 8)))
 
 

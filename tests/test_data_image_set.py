@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.core import Geometry, HoldfastError, ImageSource, Rng
+from holdfast.runtime.errors import BadData, BadValue, Mismatch, NotEnough, NotFinite
 from holdfast.sources.data import Conversion, ImageSet, open_images
 from holdfast.sources.data.folder import Folder
 
@@ -131,7 +132,7 @@ def test_batches_are_the_images_in_order_and_the_next_is_read_ahead():
 
 @pytest.mark.parametrize(("start", "stop"), [(0, 0), (-1, 2), (3, 99), (5, 4)])
 def test_a_batch_outside_the_set_is_refused(start, stop):
-    with pytest.raises(HoldfastError, match="start < stop"):
+    with pytest.raises(BadValue, match="start"):
         ImageSet(Named(names(10))).batch(start, stop)
 
 
@@ -153,13 +154,9 @@ def test_one_set_serves_encoders_of_different_geometry():
 
 def test_unreadable_images_fail_by_name_and_are_replaced_only_if_asked():
     source = Named([*names(20), *(f"bad-{number}" for number in range(6))])
-    with pytest.raises(
-        HoldfastError, match=r"'bad-\d'.*--skip-corrupt \(in Python skip_corrupt=True\) leaves unreadable files out"
-    ):
+    with pytest.raises(HoldfastError, match="skip_corrupt=True"):
         ImageSet(source).batch(0, len(source))
-    with pytest.raises(
-        HoldfastError, match=r"'bad-\d'.*--skip-corrupt \(in Python skip_corrupt=True\) leaves unreadable files out"
-    ):
+    with pytest.raises(HoldfastError, match="skip_corrupt=True"):
         _ = ImageSet(source).fingerprint
     images = ImageSet(source, images=15, skip_corrupt=True)
     clean = ImageSet(Named(names(20)), images=15)
@@ -172,20 +169,20 @@ def test_unreadable_images_fail_by_name_and_are_replaced_only_if_asked():
 
 
 def test_too_few_readable_images_are_an_error():
-    with pytest.raises(HoldfastError, match=r"at least 2 readable images, got 1.*broken"):
+    with pytest.raises(NotEnough, match="got 1"):
         len(ImageSet(Named(["good", "bad-1", "bad-2"]), skip_corrupt=True))
 
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_one_image_cannot_be_audited(count):
-    with pytest.raises(HoldfastError, match=f"at least 2 images, got {count}"):
+    with pytest.raises(NotEnough, match=f"got {count}"):
         ImageSet(Named(names(count)))
-    with pytest.raises(HoldfastError, match="at least 2 images"):
+    with pytest.raises(BadValue):
         ImageSet(Named(names(5)), images=count)
 
 
 def test_ids_must_be_unique():
-    with pytest.raises(HoldfastError, match="'x' more than once"):
+    with pytest.raises(BadData, match="'x'"):
         ImageSet(Named(["x", "y", "x"]))
 
 
@@ -208,36 +205,36 @@ def test_ids_with_equal_numbers_are_ordered_by_name(monkeypatch):
 @pytest.mark.parametrize("skip", [False, True])
 def test_wrong_ranges_are_never_skipped_but_nan_is_corrupt(skip):
     loud = Named(names(4), make=lambda name: torch.full((3, 2, 2), 200.0 if name == "image-2" else 0.5))
-    with pytest.raises(HoldfastError, match=r"'image-2'.*divide 0-255 floats by 255"):
+    with pytest.raises(BadData, match="image-2"):
         ImageSet(loud, skip_corrupt=skip).batch(0, 4)
     below = Named(names(4), make=lambda name: torch.full((3, 2, 2), -1.5))
-    with pytest.raises(HoldfastError, match="rescale"):
+    with pytest.raises(BadData, match="rescale"):
         ImageSet(below, skip_corrupt=skip).batch(0, 4)
     broken = Named(names(4), make=lambda name: torch.full((3, 2, 2), float("nan" if name == "image-2" else 0)))
     if skip:
         assert ImageSet(broken, skip_corrupt=True).unreadable[0][0] == "image-2"
     else:
-        with pytest.raises(HoldfastError, match="'image-2' holds NaN"):
+        with pytest.raises(NotFinite, match="image-2"):
             ImageSet(broken).batch(0, 4)
 
 
 def test_float_pictures_are_checked_too():
     wild = Named(names(2), make=lambda name: PIL.Image.fromarray(np.full((3, 3), 255, dtype=np.float32)))
-    with pytest.raises(HoldfastError, match="divide 0-255 floats"):
+    with pytest.raises(BadData, match="255"):
         ImageSet(wild).batch(0, 2)
 
 
 def test_a_picture_of_another_shape_is_named():
     odd = Named(names(5), make=lambda name: PIL.Image.new("RGB", (9 if name == "image-3" else 8, 8)))
-    with pytest.raises(HoldfastError, match=r"image-3.*add \?size=8 to"):
+    with pytest.raises(Mismatch, match="size=8"):
         ImageSet(odd).batch(0, 5)
     assert ImageSet(odd, geometry=SMALL).batch(0, 5).shape == (5, 3, 8, 8)
 
 
 def test_a_source_that_gives_no_image_is_named():
-    with pytest.raises(HoldfastError, match="expected float pixels"):
+    with pytest.raises(BadData, match="image-0"):
         ImageSet(Named(names(2), make=lambda name: torch.zeros(4, 8, 8))).batch(0, 2)
-    with pytest.raises(HoldfastError, match="expected float pixels"):
+    with pytest.raises(BadData, match="image-0"):
         ImageSet(Named(names(2), make=lambda name: torch.zeros(3, 8, 8, dtype=torch.uint8))).batch(0, 2)
 
 

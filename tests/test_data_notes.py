@@ -16,7 +16,8 @@ import PIL.ImageFile
 import pytest
 import torch
 
-from holdfast.core import Geometry, HoldfastError
+from holdfast.core import Geometry
+from holdfast.runtime.errors import BadData
 from holdfast.sources.data import Conversion, ImageSet, open_images
 from holdfast.sources.data.arrays import Arrays
 from holdfast.sources.data.folder import Folder
@@ -125,7 +126,7 @@ def test_pictures_of_unusual_kind_are_told(kind: str, through: str, tmp_path: Pa
 def test_whole_numbers_beyond_sixteen_bits_are_refused(tmp_path: Path) -> None:
     for number in range(2):
         PIL.Image.fromarray(np.full((4, 4), 70_000, np.int32)).save(tmp_path / f"{number}.tif")
-    with pytest.raises(HoldfastError, match="expected 16-bit values"):
+    with pytest.raises(BadData, match="16-bit"):
         ImageSet(Folder(tmp_path)).batch(0, 2)
 
 
@@ -134,7 +135,7 @@ def test_what_is_truncated_is_refused_whatever_others_have_told_pillow(tmp_path:
     (tmp_path / "a.jpg").write_bytes(content)
     (tmp_path / "b.jpg").write_bytes(content[: len(content) // 2])
     monkeypatch.setattr(PIL.ImageFile, "LOAD_TRUNCATED_IMAGES", True)
-    with pytest.raises(HoldfastError, match=r"cannot read image 'b.jpg' .*truncated"):
+    with pytest.raises(BadData, match=r"b\.jpg"):
         _ = ImageSet(Folder(tmp_path)).fingerprint
     assert PIL.ImageFile.LOAD_TRUNCATED_IMAGES
 
@@ -180,7 +181,7 @@ def test_pictures_that_cannot_be_read_are_refused_by_name_or_left_out_where_aske
         (tmp_path / name).symlink_to(tmp_path / "nowhere")
     else:
         (tmp_path / name).write_text("" if name == "empty.jpg" else "no picture")
-    with pytest.raises(HoldfastError, match=f"cannot read image '{name}'"):
+    with pytest.raises(BadData, match=f"'{name}'"):
         _ = open_images(tmp_path).fingerprint
     assert [skipped for skipped, _ in open_images(tmp_path, skip_corrupt=True).unreadable] == [name]
 

@@ -10,7 +10,19 @@ import PIL.Image
 import pytest
 import torch
 
-from holdfast.core import Geometry, HoldfastError
+from holdfast.core import Geometry
+from holdfast.runtime.errors import (
+    Ambiguous,
+    BadData,
+    BadValue,
+    Conflict,
+    Failed,
+    Mismatch,
+    Missing,
+    NotFinite,
+    UnknownName,
+    Unsupported,
+)
 from holdfast.runtime.names import file
 from holdfast.sources.data import ImageSet, digits, open_images
 from holdfast.sources.data.arrays import Arrays
@@ -48,7 +60,7 @@ def test_digits_split_once_and_for_all():
     assert (images.min(), images.max()) == (0, 1)
     assert torch.equal(images[7], train.load(7))
     assert labels[7] == train.label(7)
-    with pytest.raises(HoldfastError, match="part="):
+    with pytest.raises(BadValue, match="part="):
         Digits("test")
 
 
@@ -133,9 +145,9 @@ def test_a_name_that_is_not_utf8_can_be_printed(tmp_path):
 
 def test_an_empty_or_missing_folder_says_so(tmp_path):
     (tmp_path / "notes.txt").write_text("x")
-    with pytest.raises(HoldfastError, match=r"no images.*other files: 1 .txt"):
+    with pytest.raises(Missing, match=r"1 \.txt"):
         Folder(tmp_path)
-    with pytest.raises(HoldfastError, match="found none"):
+    with pytest.raises(Missing, match="nowhere"):
         Folder(tmp_path / "nowhere")
 
 
@@ -158,7 +170,7 @@ def test_broken_files_are_named(tmp_path):
     source = Folder(tmp_path)
     for index in range(len(source)):
         if source.id(index) in broken:
-            with pytest.raises(HoldfastError, match=f"cannot read image '{source.id(index)}'"):
+            with pytest.raises(BadData, match=f"'{source.id(index)}'"):
                 source.load(index)
         else:
             source.load(index)
@@ -166,7 +178,7 @@ def test_broken_files_are_named(tmp_path):
 
 def test_broken_files_are_skipped_only_if_asked(tmp_path):
     broken = broken_files(tmp_path)
-    with pytest.raises(HoldfastError, match="cannot read image"):
+    with pytest.raises(BadData, match=r"empty\.png"):
         _ = open_images(str(tmp_path), geometry=SMALL).fingerprint
     images = open_images(f"{tmp_path}?skip_corrupt=true", geometry=SMALL)
     assert {name for name, _ in images.unreadable} == broken
@@ -236,17 +248,17 @@ def test_arrays_with_other_keys(tmp_path):
     np.savez(tmp_path / "one.npz", x_test=BYTES, y_test=np.arange(5))
     assert len(Arrays.open(tmp_path / "one.npz")) == 5
     np.savez(tmp_path / "two.npz", x_test=BYTES, x_train=BYTES)
-    with pytest.raises(HoldfastError, match=r"x_test, x_train.*key="):
+    with pytest.raises(Ambiguous, match="x_test"):
         Arrays.open(tmp_path / "two.npz")
     assert len(Arrays.open(tmp_path / "two.npz", key="x_train")) == 5
-    with pytest.raises(HoldfastError, match="did you mean 'x_train'"):
+    with pytest.raises(UnknownName, match=r"'x_train'\?"):
         Arrays.open(tmp_path / "two.npz", key="x_trian")
 
 
 @pytest.mark.parametrize("shape", [(4, 3, 5, 3), (4, 1, 5, 3), (32, 32, 3), (3, 32, 32)])
 def test_ambiguous_shapes_ask_for_the_layout(shape):
     images = np.zeros(shape, dtype=np.uint8)
-    with pytest.raises(HoldfastError, match=r"ambiguous.*layout="):
+    with pytest.raises(Ambiguous, match=r"ambiguous.*layout="):
         Arrays(images)
     layout = "NHW" if len(shape) == 3 else "NCHW"
     assert len(Arrays(images, layout=layout)) == shape[0]
@@ -254,24 +266,24 @@ def test_ambiguous_shapes_ask_for_the_layout(shape):
 
 @pytest.mark.parametrize("shape", [(4, 784), (4, 5, 5, 2), (0, 5, 5), (4, 5, 5, 5, 3), (4, 5, 0)])
 def test_impossible_shapes_say_what_was_expected(shape):
-    with pytest.raises(HoldfastError, match="expected images"):
+    with pytest.raises(BadData, match="array"):
         Arrays(np.zeros(shape, dtype=np.uint8))
 
 
 def test_impossible_layouts():
-    with pytest.raises(HoldfastError, match="NCHW"):
+    with pytest.raises(BadData, match="NCHW"):
         Arrays(BYTES, layout="NCHW")
-    with pytest.raises(HoldfastError, match="known: NCHW, NHW, NHWC"):
+    with pytest.raises(UnknownName, match="NCHW"):
         Arrays(BYTES, layout="NHWD")
 
 
 def test_bytes_as_floats_must_be_divided(tmp_path):
     np.save(tmp_path / "x.npy", BYTES.astype(np.float32))
-    with pytest.raises(HoldfastError, match=r"got 0 to 255; divide 0-255 floats by 255"):
+    with pytest.raises(BadData, match="255"):
         open_images(str(tmp_path / "x.npy"))
     late = np.zeros((40, 5, 5), dtype=np.float32)
     late[33] = 200
-    with pytest.raises(HoldfastError, match=r"'000033'.*divide"):
+    with pytest.raises(BadData, match=r"'000033'.*divide"):
         open_images(late).batch(0, 40)
 
 
@@ -292,13 +304,13 @@ SIXTEEN = np.linspace(0, 16, 50, dtype=np.float32).reshape(2, 5, 5)
     ],
 )
 def test_what_are_no_pixels_of_a_0_1_image_is_refused(images, said):
-    with pytest.raises(HoldfastError) as error:
+    with pytest.raises(BadData) as error:
         Arrays(images)
     assert said in str(error.value)
 
 
 def test_an_image_of_a_dataset_is_asked_what_white_is():
-    with pytest.raises(HoldfastError) as error:
+    with pytest.raises(BadData) as error:
         TorchDataset([(torch.tensor(SIXTEEN[1]).int(), 0)]).load(0)
     assert "got int32 of 8 to 16; divide by 16 if that is white" in str(error.value)
 
@@ -306,14 +318,14 @@ def test_an_image_of_a_dataset_is_asked_what_white_is():
 def test_nan_is_named():
     images = np.zeros((5, 4, 4), dtype=np.float32)
     images[3, 1, 1] = np.nan
-    with pytest.raises(HoldfastError, match="'000003' holds NaN"):
+    with pytest.raises(NotFinite, match="000003"):
         open_images(images).batch(0, 5)
 
 
 def test_labels_must_fit():
-    with pytest.raises(HoldfastError, match="expected 5 labels, one per image, got 4"):
+    with pytest.raises(Mismatch, match="5 labels"):
         Arrays(BYTES, labels=[0, 1, 2, 3])
-    with pytest.raises(HoldfastError, match="integer labels"):
+    with pytest.raises(BadData, match="float64"):
         Arrays(BYTES, labels=np.zeros(5))
 
 
@@ -321,13 +333,13 @@ def test_files_that_are_no_arrays(tmp_path):
     (tmp_path / "x.npz").write_text("text")
     np.save(tmp_path / "pickle.npy", np.array([{}], dtype=object), allow_pickle=True)
     np.savez(tmp_path / "pickle.npz", images=np.array([{}], dtype=object))
-    for name, says in [("x.npz", "cannot read"), ("pickle.npy", "cannot read"), ("pickle.npz", "cannot read")]:
-        with pytest.raises(HoldfastError, match=says):
+    for name, says in [("x.npz", "read"), ("pickle.npy", "read"), ("pickle.npz", "read")]:
+        with pytest.raises(BadData, match=says):
             Arrays.open(tmp_path / name)
-    with pytest.raises(HoldfastError, match="found none"):
+    with pytest.raises(Missing, match="nowhere"):
         Arrays.open(tmp_path / "nowhere.npy")
     np.save(tmp_path / "fine.npy", BYTES)
-    with pytest.raises(HoldfastError, match="leave out key=a"):
+    with pytest.raises(Conflict, match="key=a"):
         Arrays.open(tmp_path / "fine.npy", key="a")
 
 
@@ -372,7 +384,7 @@ def test_shards(tmp_path):
 
 def test_samples_with_several_pictures(tmp_path):
     shard(tmp_path / "a.tar", [(f"{n}.{side}.png", png(n)) for n in range(3) for side in ("left", "right")])
-    with pytest.raises(HoldfastError, match="no images"):
+    with pytest.raises(Missing, match=r"a\.tar"):
         WebDataset(tmp_path / "a.tar")
     assert len(open_images(f"{tmp_path}/a.tar?column=left.png", geometry=SMALL)) == 3
 
@@ -385,19 +397,19 @@ def test_capitals_of_an_extension_do_not_count(tmp_path, column: str) -> None:
 
 def test_broken_shards_are_named(tmp_path):
     (tmp_path / "text.tar").write_text("no archive")
-    with pytest.raises(HoldfastError, match=r"text\.tar.*uncompressed"):
+    with pytest.raises(BadData, match=r"text\.tar.*uncompressed"):
         WebDataset(tmp_path / "text.tar")
     with tarfile.open(tmp_path / "z.tar", "w:gz"):
         pass
-    with pytest.raises(HoldfastError, match="uncompressed"):
+    with pytest.raises(BadData, match="uncompressed"):
         WebDataset(tmp_path / "z.tar")
-    with pytest.raises(HoldfastError, match="found none"):
+    with pytest.raises(Missing, match="a-000"):
         WebDataset(str(tmp_path / "a-{000..002}.tar"))
     shard(tmp_path / "b.tar", [("1.png", b"junk"), ("2.png", png()), ("2.cls", b"cat"), ("3.png", png(3))])
     source = WebDataset(tmp_path / "b.tar")
-    with pytest.raises(HoldfastError, match="cannot read image '1'"):
+    with pytest.raises(BadData, match="'1'"):
         source.load(0)
-    with pytest.raises(HoldfastError, match=r"2\.cls"):
+    with pytest.raises(BadData, match=r"2\.cls"):
         source.label(1)
     assert sorted(open_images(f"{tmp_path}/b.tar?skip_corrupt=yes", geometry=SMALL).ids) == ["2", "3"]
 
@@ -430,7 +442,7 @@ def test_torchvision_mnist_from_disk(tmp_path):
     assert sorted(test.labels or []) == [0, 1, 2, 3]
     assert [int(name) for name in test.ids] == test.labels
     assert len(open_images(f"torchvision:MNIST?root={tmp_path}&split=train")) == 6
-    with pytest.raises(HoldfastError, match="splits train and test"):
+    with pytest.raises(BadValue, match="MNIST"):
         open_images(f"torchvision:MNIST?root={tmp_path}&split=val")
 
 
@@ -442,21 +454,21 @@ def test_torchvision_downloads_only_if_asked(tmp_path, monkeypatch):
         monkeypatch.setattr(cls, "download", lambda self: asked.append(type(self).__name__))
     for name in ("CIFAR10", "SEMEION"):
         for option in ("", "&download=true"):
-            with pytest.raises(HoldfastError, match="cannot be opened"):
+            with pytest.raises(Failed, match="torchvision"):
                 open_images(f"torchvision:{name}?root={tmp_path}{option}")
     assert asked == ["CIFAR10", "SEMEION"]
-    with pytest.raises(HoldfastError, match="not downloaded by torchvision"):
+    with pytest.raises(Unsupported, match="FakeData"):
         open_images("torchvision:FakeData?download=true")
 
 
 def test_torchvision_errors(tmp_path):
-    with pytest.raises(HoldfastError, match="did you mean 'CIFAR10'"):
+    with pytest.raises(UnknownName, match=r"'CIFAR10'\?"):
         open_images("torchvision:CIFAR11")
-    with pytest.raises(HoldfastError, match="download=true"):
+    with pytest.raises(Failed, match="download=true"):
         open_images(f"torchvision:CIFAR10?root={tmp_path}")
-    with pytest.raises(HoldfastError, match="has no splits"):
+    with pytest.raises(Conflict, match="FakeData"):
         open_images("torchvision:FakeData?split=test")
-    with pytest.raises(HoldfastError, match=r"unknown argument .* did you mean 'num_classes'"):
+    with pytest.raises(UnknownName, match=r"'num_classes'\?"):
         open_images("torchvision:FakeData?num_clases=3")
 
 
@@ -492,11 +504,11 @@ def test_hugging_face_saved_datasets(offline, tmp_path):
     offline.DatasetDict({"train": one, "test": local_dataset(offline, 3)}).save_to_disk(str(tmp_path / "both"))
     assert len(open_images(f"hf:{tmp_path}/both")) == 3
     assert len(open_images(f"hf:{tmp_path}/both?split=train")) == 5
-    with pytest.raises(HoldfastError, match="did you mean 'train'"):
+    with pytest.raises(UnknownName, match=r"'train'\?"):
         open_images(f"hf:{tmp_path}/both?split=trian")
-    with pytest.raises(HoldfastError, match="'imgs'; did you mean 'img'"):
+    with pytest.raises(UnknownName, match=r"'img'\?"):
         open_images(f"hf:{tmp_path}/both?column=imgs")
-    with pytest.raises(HoldfastError, match="expected an image column, 'n'"):
+    with pytest.raises(BadValue, match="'n'"):
         open_images(f"hf:{tmp_path}/both?column=n")
 
 
@@ -509,11 +521,11 @@ def test_hugging_face_image_folders(offline, tmp_path):
 
 
 def test_hugging_face_errors(offline, tmp_path):
-    with pytest.raises(HoldfastError, match="hf:nobody/nothing cannot be opened"):
+    with pytest.raises(Failed, match="hf:nobody/nothing"):
         open_images("hf:nobody/nothing")
     plain = offline.Dataset.from_dict({"n": [1, 2, 3]})
     plain.save_to_disk(str(tmp_path / "plain"))
-    with pytest.raises(HoldfastError, match="0 image columns among n"):
+    with pytest.raises(Ambiguous, match=r"\?column="):
         open_images(f"hf:{tmp_path}/plain")
 
 
@@ -522,5 +534,5 @@ def test_an_absent_package_names_its_extra(monkeypatch, module, spec):
     import sys
 
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(HoldfastError, match=rf"needs the package '{module}'.*'\.\[{module}\]"):
+    with pytest.raises(Missing, match=rf"'{module}'.*'\.\[{module}\]"):
         open_images(spec)

@@ -20,6 +20,7 @@ import pytest
 from holdfast import HoldfastError
 from holdfast.runtime import doors
 from holdfast.runtime.doors import Refused, decompress, open_picture, read_list, read_text
+from holdfast.runtime.errors import BadData, BadPlace
 from holdfast.sources.data.folder import Folder as Pictures
 from holdfast.sources.data.shared.tables import open_table
 from holdfast.sources.data.webdataset import WebDataset
@@ -53,13 +54,13 @@ def test_a_picture_is_never_a_program(kind: str, tmp_path: Path, monkeypatch: py
         with pytest.raises(PIL.UnidentifiedImageError):
             open_picture(source)
     folder = Pictures(tmp_path)
-    with pytest.raises(HoldfastError, match="its content is not a picture"):
+    with pytest.raises(BadData, match=r"x\.png"):
         folder.load(0)
     with pytest.raises(OSError, match="cannot identify"):
         folder.shape(0)
     with tarfile.open(tmp_path / "x.tar", "w") as archive:
         archive.add(tmp_path / "x.png", "x.png")
-    with pytest.raises(HoldfastError, match="its content is not a picture"):
+    with pytest.raises(BadData):
         WebDataset(tmp_path / "x.tar").load(0)
 
 
@@ -102,12 +103,12 @@ def test_what_unpacks_to_more_than_was_expected_is_refused(tmp_path: Path, monke
         decompress(packed[:-9], 10_000)
     monkeypatch.setattr("holdfast.storage.vnnlib_reader.LARGEST", 1000)
     (tmp_path / "bomb.vnnlib.gz").write_bytes(gzip.compress(b";" * 10_000))
-    with pytest.raises(HoldfastError, match="cannot be read: it holds more than 1,000 bytes"):
+    with pytest.raises(BadData, match="1,000 bytes"):
         read_vnnlib(tmp_path / "bomb.vnnlib.gz")
     monkeypatch.setattr("holdfast.sources.data.shared.tables.HELD", 1000)
     table = pa.table({"_id": ["a"], "text": ["x" * 1_000_000]})
     pq.write_table(table, tmp_path / "bomb.parquet", compression="zstd", use_dictionary=False, write_statistics=False)
-    with pytest.raises(HoldfastError, match=r"of column 'text' would unpack to 1,000,0"):
+    with pytest.raises(BadData, match="text"):
         open_table([tmp_path / "bomb.parquet"])
 
 
@@ -132,7 +133,7 @@ def test_no_link_leads_out_of_a_run_folder(tmp_path: Path, name: str) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / name).symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(StoreError, match=rf"{name}' is a link that leads out of the folder"):
+    with pytest.raises(StoreError, match=rf"{name}' .* link"):
         Store(tmp_path / "run")
     folder = Folder(tmp_path / "run")
     for attempt in (lambda: folder.write_text(f"{name}/new/x", "harm"), lambda: folder.delete(f"{name}/kept")):
@@ -153,7 +154,7 @@ def test_a_run_folder_may_be_a_link_and_hold_links_inside(tmp_path: Path) -> Non
 @pytest.mark.parametrize("name", ["record.json", "report.html"])
 def test_no_pipe_of_a_run_folder_is_replaced(tmp_path: Path, name: str) -> None:
     os.mkfifo(tmp_path / name)
-    with pytest.raises(StoreError, match="a pipe or a device is in its place"):
+    with pytest.raises(StoreError, match="pipe"):
         Store(tmp_path)
 
 
@@ -166,7 +167,7 @@ def test_a_folder_belongs_to_one_audit(tmp_path: Path) -> None:
     first.settle()
 
     def another() -> None:
-        with pytest.raises(HoldfastError) as error:
+        with pytest.raises(BadPlace) as error:
             claim(folder, "two")
         refusals.append(str(error.value))
 

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from holdfast.core import HoldfastError
+from holdfast.runtime.errors import Failed
 from holdfast.sources.encoders import check_encoder, open_encoder
 from holdfast.sources.encoders.shared import connection as asking
 from holdfast.sources.encoders.shared.protocols import PROTOCOLS, walk
@@ -248,7 +249,7 @@ def test_what_fails_for_the_time_being_is_asked_again(service: Loopback, x: Tens
     service.asked.clear()
     service.answer = lambda asked: Said(b"", 500)
     for calls in (6, 7):
-        with pytest.raises(HoldfastError):
+        with pytest.raises(Failed):
             encoder(x)
         assert len(service.asked) == calls
     service.answer = answer
@@ -295,7 +296,7 @@ def test_vectors_stay_as_long_as_they_were(service: Loopback, x: Tensor) -> None
     encoder = open_encoder(f"http://{service.host}/")
     encoder(x)
     service.answer = lambda asked: Said({"vectors": [[1.0, 2.0]] * len(asked.images)})
-    with pytest.raises(HoldfastError) as error:
+    with pytest.raises(Failed) as error:
         encoder(x)
     assert "had 6 numbers, and now have 2" in str(error.value)
 
@@ -379,7 +380,7 @@ def test_paths_into_answers() -> None:
     assert walk({"a": [{"b": [1]}]}, "a.0.b") == [1]
     assert walk([[[1], [2]], [[3], [4]]], "*.1") == [[2], [4]]
     for answer, path in (({"data": [{"index": 0}, {"index": 0}]}, "data.*"), ([1], "1"), (3, "*"), ({"a": 1}, "a.b")):
-        with pytest.raises(HoldfastError):
+        with pytest.raises(Failed):
             walk(answer, path)
 
 

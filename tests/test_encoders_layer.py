@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import UnknownName, Unsupported
 from holdfast.sources.encoders import open_encoder
 from holdfast.sources.encoders.shared.layer import Tap
 
@@ -68,23 +68,23 @@ def test_tokens():
     tokens = x.flatten(2).transpose(1, 2)
     torch.testing.assert_close(Tap(Tokens(), pool="cls")(x), tokens[:, 0])
     torch.testing.assert_close(Tap(Tokens(), pool="mean")(x), tokens.mean(1))
-    with pytest.raises(HoldfastError, match=r"gives \[2, 16, 3\].*pool=cls, mean or flatten"):
+    with pytest.raises(Unsupported, match=r"\[2, 16, 3\]"):
         Tap(Tokens())(x)
 
 
 def test_networks_that_are_difficult():
     x = torch.rand(2, 3, 8, 8)
     torch.testing.assert_close(Tap(Keywords(), "inner.input", "avg")(x), x.mean((2, 3)))
-    with pytest.raises(HoldfastError, match="'unused' is never run"):
+    with pytest.raises(Unsupported, match="unused"):
         Tap(Keywords(), "unused")(x)
-    with pytest.raises(HoldfastError, match="the network gives a tuple"):
+    with pytest.raises(Unsupported, match="tuple"):
         Tap(Keywords())(x)
 
 
 def test_names_that_are_not_known():
-    with pytest.raises(HoldfastError, match="unknown layer '9'; known: 0, 1, 2, 3, 4"):
+    with pytest.raises(UnknownName, match="'9'"):
         Tap(network(), "9")
-    with pytest.raises(HoldfastError, match="did you mean 'flatten'"):
+    with pytest.raises(UnknownName, match=r"'flatten'\?"):
         Tap(network(), "0", "flaten")
 
 
@@ -95,9 +95,9 @@ def test_layers_of_a_spec():
     torch.testing.assert_close(part(x), full(x))
     assert (part.origin["layer"], part.origin["pool"]) == ("layer4", "avg")
     many = r"unknown layer 'layer4.1.con1'; did you mean 'layer4.1.conv1'\? some of \d+:"
-    with pytest.raises(HoldfastError, match=many):
+    with pytest.raises(UnknownName, match=many):
         open_encoder("zoo:resnet18_32?layer=layer4.1.con1")
-    with pytest.raises(HoldfastError, match=r"'layer4' gives \[2, 512, 4, 4\].*one vector.*pool=avg or flatten"):
+    with pytest.raises(Unsupported, match="layer4"):
         open_encoder("zoo:resnet18_32?layer=layer4")
-    with pytest.raises(HoldfastError, match="pool=cls does not take; choose pool=avg or flatten"):
+    with pytest.raises(Unsupported, match="pool=cls"):
         open_encoder("zoo:resnet18_32?layer=layer4&pool=cls")

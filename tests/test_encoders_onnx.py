@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import Ambiguous, BadData, Conflict, Missing, UnknownName, Unsupported
 from holdfast.sources.encoders import open_encoder
 
 pytestmark = pytest.mark.filterwarnings(  # raised inside exporters and converters
@@ -74,26 +74,26 @@ def test_same_as_onnxruntime(tmp_path, dynamo, opset):
 def test_metadata_outputs_and_errors(tmp_path):
     path = tmp_path / "m.onnx"
     export(Blocks(outputs=2), path, names=("reps", "tokens"))
-    with pytest.raises(HoldfastError, match=r"several outputs; give .*one of: reps, tokens"):
+    with pytest.raises(Ambiguous, match=r"\?output="):
         open_encoder(f"onnx:{path}?mean=0&std=1")
-    with pytest.raises(HoldfastError, match="did you mean 'tokens'"):
+    with pytest.raises(UnknownName, match=r"'tokens'\?"):
         open_encoder(f"onnx:{path}?mean=0&std=1&output=token")
-    with pytest.raises(HoldfastError, match="holds no mean and std; give them"):
+    with pytest.raises(Missing, match="mean"):
         open_encoder(f"onnx:{path}?output=reps")
-    with pytest.raises(HoldfastError, match="holds its own weights"):
+    with pytest.raises(Conflict, match="weights=random"):
         open_encoder(f"onnx:{path}?output=reps&mean=0&std=1&weights=random")
     annotate(path, mean="0.1,0.2,0.3", std="0.5,0.5,0.4")
     encoder = open_encoder(f"onnx:{path}?output=tokens&pool=mean")
     assert (encoder.mean, encoder.std) == ([0.1, 0.2, 0.3], [0.5, 0.5, 0.4])
     assert encoder(torch.rand(4, 3, 8, 8)).shape == (4, 8)
     assert encoder.origin["normalisation"] == f"metadata of {path}"
-    with pytest.raises(HoldfastError, match="pool=cls, mean or flatten"):
+    with pytest.raises(Unsupported, match="pool=cls"):
         open_encoder(f"onnx:{path}?output=tokens")
 
 
 def test_files_that_are_no_encoder(tmp_path):
     (tmp_path / "text.onnx").write_text("not a network")
-    with pytest.raises(HoldfastError, match="is not a readable ONNX file"):
+    with pytest.raises(BadData):
         open_encoder(f"{tmp_path}/text.onnx?mean=0&std=1")
     fixed = tmp_path / "fixed.onnx"
     flat = nn.Sequential(nn.Flatten(), nn.Linear(192, 5))
@@ -102,7 +102,7 @@ def test_files_that_are_no_encoder(tmp_path):
     torch.onnx.export(
         nn.Linear(4, 2), (torch.rand(2, 4),), str(tmp_path / "flat.onnx"), dynamo=False, input_names=["x"]
     )
-    with pytest.raises(HoldfastError, match=r"expected one input \[batch, channel, height, width\], got x \[2, 4\]"):
+    with pytest.raises(Unsupported, match=r"\[2, 4\]"):
         open_encoder(f"{tmp_path}/flat.onnx?mean=0&std=1")
 
 
@@ -228,7 +228,7 @@ class Crossed(nn.Module):
 def test_files_of_one_batch_size_that_cannot_be_opened_up_say_so(tmp_path):
     path = tmp_path / "m.onnx"
     export(Crossed(), path, dynamic=False)
-    with pytest.raises(HoldfastError, match="takes batches of 2 alone: export it with an open batch axis"):
+    with pytest.raises(Unsupported, match="of 2"):
         open_encoder(f"{path}?mean=0&std=1")
 
 

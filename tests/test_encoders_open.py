@@ -9,7 +9,16 @@ from safetensors.torch import load_file, save_file
 
 import holdfast
 from holdfast.core import Encoder, registry
-from holdfast.runtime.errors import HoldfastError, NothingAudited
+from holdfast.runtime.errors import (
+    Ambiguous,
+    BadData,
+    BadValue,
+    HoldfastError,
+    Mismatch,
+    Missing,
+    NothingAudited,
+    Unsupported,
+)
 from holdfast.sources.encoders import advise, doctor, open_encoder
 from holdfast.sources.encoders.shared.networks import NETWORKS
 
@@ -75,16 +84,16 @@ def test_one_number_stands_for_every_channel_beside_three(monkeypatch):
         ((x - 0.5) / torch.tensor([0.1, 0.2, 0.4])[:, None, None]).flatten(1),
     )
     for mean, std in (([0.1, 0.2], [1, 1, 1]), ([], 1), ([0.1] * 3, [1, 1])):
-        with pytest.raises(HoldfastError, match="one number or one per channel, got mean="):
+        with pytest.raises(BadValue, match="mean="):
             Encoder(network, mean=mean, std=std)
     said = r"has 3 means and stds, one per channel, and the images have 1 .*or add \?channels=3 to the data"
-    with pytest.raises(HoldfastError, match=said):
+    with pytest.raises(Mismatch, match=said):
         Encoder(network, mean=[0.1] * 3, std=1)(x[:, :1])
     said = "did you mean mean=0.482,0.459,0.408 and std=0.227,0.224,0.224: divided by 255?"
-    with pytest.raises(HoldfastError, match=re.escape(said)):
+    with pytest.raises(BadValue, match=re.escape(said)):
         Encoder(network, mean=[123, 117, 104], std=[58, 57, 57])
     assert Encoder(network, mean=2, std=2).mean == [2.0], "unusual, but not in grey levels"
-    with pytest.raises(HoldfastError, match=r"has 2 means and stds.* have 3 \(channels\).*or one per channel$"):
+    with pytest.raises(Mismatch, match="2 means"):
         Encoder(network, mean=[0.5, 0.5], std=1)(x)
 
 
@@ -107,9 +116,9 @@ def test_file_recognises_the_architecture(tmp_path):
     assert "only zoo network" in str(by_path.origin["architecture"])
     assert "given" in str(by_source.origin["architecture"])
     assert open_encoder(f"zoo:cnn_a_mnist?weights={path}&mean=0&std=1").fingerprint == by_path.fingerprint
-    with pytest.raises(HoldfastError, match=r"holds no mean and std; give them.*mean=0&std=1"):
+    with pytest.raises(Missing, match="mean=0&std=1"):
         open_encoder(str(path))
-    with pytest.raises(HoldfastError, match=r"0.weight is \[16, 1, 4, 4\] where \[16, 3, 4, 4\]"):
+    with pytest.raises(Mismatch, match=r"0\.weight"):
         open_encoder(f"file:{path}?arch=cnn_a_cifar&mean=0&std=1")
 
 
@@ -130,7 +139,7 @@ def test_a_head_behind_the_encoder_is_left_out_or_taken_by_a_word_alone(tmp_path
     head = {"6.weight": torch.rand(10, 100), "6.bias": torch.rand(10)}
     save_file({**state, **head}, path)
     said = r"a head behind the encoder \(6.bias \[10\], 6.weight \[10, 100\]\); say layer=pooled .* or layer=projection"
-    with pytest.raises(HoldfastError, match=said):
+    with pytest.raises(Ambiguous, match=said):
         open_encoder(f"{path}?mean=0&std=1")
     x = torch.rand(2, 1, 28, 28)
     encoder = open_encoder(f"{path}?mean=0&std=1&layer=pooled")
@@ -145,10 +154,10 @@ def test_a_head_behind_the_encoder_is_left_out_or_taken_by_a_word_alone(tmp_path
     inner = open_encoder(f"{path}?mean=0&std=1&layer=2&pool=flatten")  # in front of either
     assert inner(x).shape == (2, 32 * 7 * 7)
     save_file({**state, **head, "8.weight": torch.rand(3, 10)}, path)
-    with pytest.raises(HoldfastError, match="expected a head of one linear layer"):
+    with pytest.raises(Unsupported, match=r"6\.bias"):
         open_encoder(f"{path}?mean=0&std=1&layer=projection")
     save_file(state, path)
-    with pytest.raises(HoldfastError, match="brings no projection; leave out layer="):
+    with pytest.raises(Missing, match="projection"):
         open_encoder(f"{path}?mean=0&std=1&layer=projection")
     assert (
         open_encoder(f"{path}?mean=0&std=1&layer=pooled").fingerprint
@@ -168,27 +177,27 @@ def test_a_classifier_behind_a_resnet_is_left_out_and_named(tmp_path):
 def test_only_heads_behind_the_representation_are_heads(tmp_path):
     path, state = tmp_path / "w.safetensors", weights()
     save_file({**state, "6.weight": torch.rand(10, 99)}, path)  # reads something else
-    with pytest.raises(HoldfastError, match="no zoo network fits its tensors; give"):
+    with pytest.raises(Ambiguous, match=r"\?arch="):
         open_encoder(f"{path}?mean=0&std=1")
-    with pytest.raises(HoldfastError, match=r"6.weight is extra"):
+    with pytest.raises(Mismatch, match=r"6\.weight"):
         open_encoder(f"{path}?mean=0&std=1&arch=cnn_a_mnist")
     save_file({**state, "1.weight": torch.rand(10, 100)}, path)  # of its shape, but in front of it
-    with pytest.raises(HoldfastError, match=r"1.weight is extra"):
+    with pytest.raises(Mismatch, match=r"1\.weight"):
         open_encoder(f"{path}?mean=0&std=1&arch=cnn_a_mnist")
     save_file({key: value for key, value in state.items() if key != "0.bias"}, path)
-    with pytest.raises(HoldfastError, match=r"0.bias is missing"):
+    with pytest.raises(Mismatch, match=r"0\.bias"):
         open_encoder(f"{path}?mean=0&std=1&arch=cnn_a_mnist")
     for head in ({"weight": torch.rand(10, 100)}, {"linear.weight": torch.rand(10, 100)}, {"6.weight": torch.eye(9)}):
         save_file(head, path)
-        with pytest.raises(HoldfastError, match="no zoo network fits its tensors"):
+        with pytest.raises(Ambiguous, match=r"\?arch="):
             open_encoder(f"{path}?mean=0&std=1")
-        with pytest.raises(HoldfastError, match=r"holds no weights of this network.*a head alone is one for a probe"):
+        with pytest.raises(Mismatch, match="probe"):
             open_encoder(f"zoo:cnn_a_mnist?weights={path}&mean=0&std=1")
 
 
 def test_other_formats_are_refused(tmp_path):
     torch.save(weights(), tmp_path / "w.pt")
-    with pytest.raises(HoldfastError, match=r"is not a safetensors file .*save_file\(state_dict"):
+    with pytest.raises(BadData, match="state_dict"):
         open_encoder(f"file:{tmp_path}/w.pt?mean=0&std=1")
 
 
@@ -237,12 +246,12 @@ def test_python_factories(tmp_path, monkeypatch):
     torch.testing.assert_close(bare(x), ready(x))
     assert open_encoder(f"{spec}module?mean=0&std=1&layer=0")(x).shape == (2, 12)
     for name, message in {
-        "module": "returns a bare module: give",
-        "number": "expected an Encoder or an nn.Module, got int",
-        "broken": "KeyError: 'no such thing'",
-        "encoder?layer=0": "has its own layer",
-        "encoder?input=12": "has its own layer",
-        "sequence?input=3x0&mean=0&std=1": "expected positive numbers",
+        "module": "bare",
+        "number": r"int$",
+        "broken": "KeyError",
+        "encoder?layer=0": "layer",
+        "encoder?input=12": "layer",
+        "sequence?input=3x0&mean=0&std=1": "input=3x0",
     }.items():
         with pytest.raises(HoldfastError, match=message):
             open_encoder(spec + name)
@@ -256,7 +265,7 @@ def test_python_modules_whose_inputs_are_no_images(tmp_path, monkeypatch):
     encoder, first = open_encoder(spec), open_encoder(spec + "&layer=0&pool=flatten")
     torch.testing.assert_close(encoder(x), encoder.module.network.network(x.view(2, 3, 5)))
     torch.testing.assert_close(first(x), encoder(x))  # names of layers are the module's own
-    with pytest.raises(HoldfastError, match=r"inputs of shape \[3, 5\], got \[16, 1, 1\].*gaussian\?shape=15"):
+    with pytest.raises(Mismatch, match=r"gaussian\?shape=15"):
         encoder(torch.rand(2, 16, 1, 1))
 
 
@@ -272,7 +281,7 @@ def test_absent_packages_are_named(monkeypatch):
         "openclip:ViT-B-32": "openclip",
         "onnx:a.onnx": "onnx",
     }.items():
-        with pytest.raises(HoldfastError, match=rf"pip install -c constraints.txt '\.\[{extra}\]'"):
+        with pytest.raises(Missing, match=rf"'\.\[{extra}\]'"):
             open_encoder(spec)
 
 

@@ -26,6 +26,7 @@ from holdfast.parts.attacks.shared.asking import LEAST, ask
 from holdfast.parts.attacks.shared.tournament import Sought
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.errors import Failed, Missing
 from holdfast.sources.encoders import files_of, open_encoder
 from holdfast.sources.encoders.call import AS_GIVEN, COMMAND, function_encoder, identify
 
@@ -118,7 +119,7 @@ def test_arrays_of_any_library_are_read(values: Any) -> None:
     ],
 )
 def test_what_is_no_array_is_refused(values: Any, said: str) -> None:
-    with pytest.raises(HoldfastError) as error:
+    with pytest.raises(Failed) as error:
         as_tensor(values)
     assert said in str(error.value)
 
@@ -391,6 +392,6 @@ def test_the_record_says_what_is_done_to_pixels(x: Tensor) -> None:
     assert as_given.origin["normalisation"] == AS_GIVEN
     assert normalised.origin["normalisation"] == BY_CALLER
     assert torch.allclose(normalised(x), ((x - 0.5) / 0.25).flatten(1))
-    with pytest.raises(HoldfastError) as error:
+    with pytest.raises(Missing) as error:
         function_encoder(np.asarray, "embed", 0.5, None)
     assert "mean and std together" in str(error.value)

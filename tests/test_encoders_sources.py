@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import Failed, HoldfastError, Mismatch, Missing, UnknownName, Unsupported
 from holdfast.runtime.torchvision_guard import guard_torchvision
 from holdfast.sources.data.shared.geometry import render
 from holdfast.sources.encoders import check_encoder, open_encoder
@@ -80,9 +80,9 @@ def test_torchvision_families(name):
 
 def test_torchvision_errors(monkeypatch):
     for spec, message in {
-        "resnet81": "did you mean 'resnet18'",
-        "resnet18@IMAGENET1K_V9": "did you mean 'IMAGENET1K_V1'",
-        "squeezenet1_0?weights=random": "no nn.Linear whose input",
+        "resnet81": r"'resnet18'\?",
+        "resnet18@IMAGENET1K_V9": r"'IMAGENET1K_V1'\?",
+        "squeezenet1_0?weights=random": r"nn\.Linear",
     }.items():
         with pytest.raises(HoldfastError, match=message):
             open_encoder(f"torchvision:{spec}")
@@ -93,7 +93,7 @@ def test_torchvision_errors(monkeypatch):
 
     monkeypatch.setattr(torchvision.models._api, "load_state_dict_from_url", offline)
     disabled = logging.root.manager.disable
-    with pytest.raises(HoldfastError, match=r"could not be fetched .*not known.*weights=random or a local path"):
+    with pytest.raises(Failed, match="weights=random"):
         open_encoder("torchvision:resnet18")
     assert logging.root.manager.disable == disabled
 
@@ -165,7 +165,7 @@ def test_timm_geometry(tmp_path):
     assert geometry is not None
     assert geometry.in_words == "squashed to 80 × 80 (bilinear), then the central 64 × 64 is cropped"
     timm_folder(tmp_path / "b", "resnet10t", pretrained_cfg_overlay={**squash, "crop_mode": "border"})
-    with pytest.raises(HoldfastError, match=r"crop_mode border\) does to pictures what no .*resize=squash"):
+    with pytest.raises(Missing, match="resize=squash"):
         open_encoder(f"timm:local-dir:{tmp_path}/b")  # padding is not a geometry: asked for, not guessed
     geometry = open_encoder(f"timm:local-dir:{tmp_path}/b?size=64&resize=squash").geometry
     assert geometry is not None
@@ -177,10 +177,10 @@ def test_timm_geometry(tmp_path):
 def test_timm_errors(tmp_path):
     (tmp_path / "vit.pth").touch()
     for spec, message in {
-        "resnt18": "did you mean 'resnet18'",
-        "resnet18.fb_nothing": "Invalid pretrained tag",
-        "org/name": "timm:hf-hub:org/name for the hub or timm:local-dir:org/name",
-        f"local-dir:{tmp_path}": "expected a folder with config.json",
+        "resnt18": r"'resnet18'\?",
+        "resnet18.fb_nothing": "tag",
+        "org/name": "timm:local-dir:org/name",
+        f"local-dir:{tmp_path}": r"config\.json",
         f"{tmp_path}/vit.pth": rf"write timm:NAME\?weights={tmp_path}/vit.pth",
     }.items():
         with pytest.raises(HoldfastError, match=message):
@@ -277,11 +277,11 @@ def test_huggingface_pooling(picture, hub, transformers):
     check(open_encoder(f"hf:{folder}?pool=mean"), picture, hidden.mean(1))
     layer = next(name for name, _ in model.named_modules() if name.endswith(("layers.0", "layer.0.output")))
     check(open_encoder(f"hf:{folder}?layer={layer}&pool=cls"), picture, first[:, 0])
-    with pytest.raises(HoldfastError, match="pool=avg does not take"):
+    with pytest.raises(Unsupported, match="pool=avg"):
         open_encoder(f"hf:{folder}?pool=avg")
     (folder / "model.safetensors").rename(folder / "away")  # which nobody reads to look a layer up
     check_encoder(f"hf:{folder}?layer={layer}")
-    with pytest.raises(HoldfastError) as error:
+    with pytest.raises(UnknownName) as error:
         check_encoder(f"hf:{folder}?layer={layer}x")
     assert f"unknown layer '{layer}x'; did you mean '{layer}'" in str(error.value)
     (folder / "away").rename(folder / "model.safetensors")
@@ -290,7 +290,7 @@ def test_huggingface_pooling(picture, hub, transformers):
 
 def test_huggingface_needs_a_choice(hub):
     folder, _, _ = hub("classifier")  # has no pooler: transformers would add a random one
-    with pytest.raises(HoldfastError, match=r"no trained pooler; give \?pool=cls, mean"):
+    with pytest.raises(Missing, match="pool=cls"):
         open_encoder(f"hf:{folder}")
     encoder = open_encoder(f"hf:{folder}?pool=cls&weights=random")
     assert encoder.mean == pytest.approx([0.2] * 3)  # this processor leaves pixels at 0 to 255
@@ -299,7 +299,7 @@ def test_huggingface_needs_a_choice(hub):
 
 def test_masked_autoencoders_mask_nothing(picture, hub, transformers):
     folder, model, _ = hub("mae")
-    with pytest.raises(HoldfastError, match="gives no pooler_output; give"):
+    with pytest.raises(Missing, match="pooler_output"):
         open_encoder(f"hf:{folder}")
     encoder = open_encoder(f"hf:{folder}?pool=mean")
     assert "mask_ratio 0.75 set to 0" in str(encoder.origin["masking"])
@@ -319,13 +319,13 @@ def test_huggingface_weights_must_be_whole(hub, tmp_path):
     assert whole.fingerprint == open_encoder(f"hf:{folder}").fingerprint
     state.pop(next(key for key in state if key.endswith("layernorm.weight")))
     save_file(state, folder / "model.safetensors", {"format": "pt"})
-    with pytest.raises(HoldfastError, match=r"the weights lack layernorm\.weight"):
+    with pytest.raises(Mismatch, match=r"layernorm\.weight"):
         open_encoder(f"hf:{folder}")
     (folder / "model.safetensors").unlink()
     torch.save(state, folder / "pytorch_model.bin")  # pickle is not read
-    with pytest.raises(HoldfastError, match="could not be fetched"):
+    with pytest.raises(Failed):
         open_encoder(f"hf:{folder}")
-    with pytest.raises(HoldfastError, match=r"folder '\./nowhere' does not exist"):
+    with pytest.raises(Missing, match="nowhere"):
         open_encoder("hf:./nowhere")
 
 
@@ -363,9 +363,9 @@ def test_open_clip(picture, tiny_clip, tmp_path):
 
 def test_open_clip_errors(tiny_clip):
     for spec, message in {
-        "ViT-B-23": "did you mean 'ViT-B-32'",
-        "ViT-B-32": "expected openclip:ViT-B-32/WEIGHTS with one of openai, .*weights=random",
-        "ViT-B-32/laion2b_s34b_b79": "did you mean 'laion2b_s34b_b79k'",
+        "ViT-B-23": r"'ViT-B-32'\?",
+        "ViT-B-32": "openclip:ViT-B-32/WEIGHTS",
+        "ViT-B-32/laion2b_s34b_b79": r"'laion2b_s34b_b79k'\?",
     }.items():
         with pytest.raises(HoldfastError, match=message):
             open_encoder(f"openclip:{spec}")

@@ -9,6 +9,7 @@ from pathlib import Path
 import holdfast
 from counters import RISING, counts, limits, worse
 from holdfast.core.registry import HOMES, KINDS
+from holdfast.runtime.errors import HoldfastError
 
 ROOT = Path(holdfast.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
@@ -34,6 +35,17 @@ def test_a_count_that_rises_is_noticed() -> None:
     before = {"public names": 3, RISING[0]: 7}
     assert worse({"public names": 4, RISING[0]: 6}, before) == ["public names: 4, limit 3", f"{RISING[0]}: 6, limit 7"]
     assert not worse({"public names": 2, RISING[0]: 8}, before)
+
+
+def test_each_error_says_its_kind() -> None:
+    """By the kind programs tell what is to be done, and tests pin it in place of the sentence."""
+    plain = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in FILES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == HoldfastError.__name__
+    ]
+    assert not plain, "raise one of its kinds, see holdfast.runtime.errors"
 
 
 def test_the_root_shows_the_floors() -> None:

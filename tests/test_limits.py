@@ -13,7 +13,7 @@ import PIL.Image
 import pytest
 import torch
 
-from holdfast.core import HoldfastError, Rng
+from holdfast.core import Rng
 from holdfast.parts.attacks import square
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.pgd import Pgd
@@ -21,6 +21,7 @@ from holdfast.parts.attacks.shared.readout import Readout
 from holdfast.parts.attacks.square import Square
 from holdfast.parts.engines.processes import Processes, cores
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.errors import BadData, BadValue, Missing
 from holdfast.sources.data import open_images
 from holdfast.sources.data.shared import pictures
 from holdfast.sources.data.shared.contents import Content
@@ -46,12 +47,12 @@ def test_a_pipe_is_no_picture(tmp_path: Path) -> None:
     for number in range(4):
         PIL.Image.new("L", (8, 8), number).save(tmp_path / f"{number}.png")
     os.mkfifo(tmp_path / "pipe.png")
-    with pytest.raises(HoldfastError, match=r"'pipe\.png' \(it is a pipe or a device, no file\)"):
+    with pytest.raises(BadData, match=r"pipe\.png"):
         open_images(str(tmp_path)).batch(0, 5)
     kept = open_images(f"{tmp_path}?skip_corrupt=true")
     assert len(kept) == 4
     os.mkfifo(tmp_path / "pipe.tar")
-    with pytest.raises(HoldfastError, match="found none"):
+    with pytest.raises(Missing, match=r"pipe\.tar"):
         open_images(str(tmp_path / "pipe.tar"))
 
 
@@ -59,7 +60,7 @@ def test_a_pipe_is_no_picture(tmp_path: Path) -> None:
 def test_a_picture_that_unpacks_to_too_much(tmp_path: Path) -> None:
     png(tmp_path / "bomb.png", 14_000)
     assert (tmp_path / "bomb.png").stat().st_size < 2**20
-    with pytest.raises(HoldfastError, match="expected at most 178,956,970 pixels"):
+    with pytest.raises(BadData, match="178,956,970"):
         decode(tmp_path / "bomb.png", "bomb.png")
 
 
@@ -110,14 +111,14 @@ def test_an_archive_that_promises_more_than_it_holds(tmp_path: Path) -> None:
     held[second + 148 : second + 156] = b" " * 8
     held[second + 148 : second + 156] = b"%06o\0 " % sum(held[second : second + 512])
     (tmp_path / "a.tar").write_bytes(held)
-    with pytest.raises(HoldfastError, match=r"the header of 'b\.png' asks for 8,589,934,591 bytes"):
+    with pytest.raises(BadData, match=r"b\.png"):
         open_images(str(tmp_path / "a.tar"))
 
 
 def test_workers_have_a_limit() -> None:
     most = max(16, 4 * cores())
     assert Processes(most).workers == most
-    with pytest.raises(HoldfastError, match=rf"at most {most} workers on .* got 10000.*--workers {cores()}"):
+    with pytest.raises(BadValue, match=rf"got 10000.*--workers {cores()}"):
         Processes(10_000)
 
 

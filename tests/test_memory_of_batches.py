@@ -22,6 +22,7 @@ from holdfast.parts.observations.broken import Broken
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.worst_noise import WorstNoise
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.errors import Failed, NotEnough, Unsupported
 from json_records import run_audit
 
 ERRORS = {
@@ -175,7 +176,7 @@ def test_memory_that_is_gone_later_is_met_as_well() -> None:
 @pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
 def test_a_single_image_that_does_not_fit(error: Exception) -> None:
     run = Counting(0, error)
-    with pytest.raises(HoldfastError, match=r"clean: .*a single image does not fit.*--device") as caught:
+    with pytest.raises(NotEnough, match="clean") as caught:
         MemoryLimits(run.encoder).run(Clean(), 0, 8, run)
     assert "\n" not in str(caught.value)
 
@@ -183,7 +184,7 @@ def test_a_single_image_that_does_not_fit(error: Exception) -> None:
 def test_what_needs_all_images_at_once_is_not_cut() -> None:
     run = Counting(3)
     observation: Observation = WorstNoise()
-    with pytest.raises(HoldfastError, match=r"worst_noise: .*all its images together do not fit"):
+    with pytest.raises(NotEnough, match="worst_noise"):
         MemoryLimits(run.encoder).run(observation, 0, 8, run)
     assert run.spans == [(0, 8)]
 
@@ -194,7 +195,7 @@ def test_a_device_without_float64_is_named() -> None:
         "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64. Please use float32."
     )
     run = Counting(0, TypeError(said))
-    with pytest.raises(HoldfastError, match=r"clean: expected a device with float64.*--device cpu"):
+    with pytest.raises(Unsupported, match="clean"):
         MemoryLimits(run.encoder).run(Clean(), 0, 8, run)
     run.error = TypeError("forward() takes 2 positional arguments")
     with pytest.raises(TypeError, match="positional"):
@@ -215,7 +216,7 @@ def test_an_error_that_was_turned_into_a_sentence_is_still_known() -> None:
     encoder = Encoder(Tight(4, 4, ERRORS["mps"]), mean=0, std=1)
     x = torch.zeros(8, 1, 2, 2)
     shard = Shard(encoder, x, torch.arange(8), Rng(0, ids=tuple("abcdefgh")), None)
-    with pytest.raises(HoldfastError) as caught:
+    with pytest.raises(Failed) as caught:
         Clean().run(shard)
     assert short_of_memory(caught.value)
 

@@ -170,7 +170,7 @@ def test_what_serves_several_measures_is_lost_for_those_alone_for_which_it_fails
     record, plain = audit([unbound, nearest]), audit(nearest)
     lost, kept = record.data["encoders"][0]["measures"].values()
     assert "cannot be bound" in lost["error"]
-    assert kept["error"] is None
+    assert (lost["error_code"], kept["error"], kept["error_code"]) == ("failed", None, None)
     values = {name: score["value"] for name, score in kept["scores"].items()}
     assert values == {name: value for name, (value, *_) in scores(plain).items()}
     observed = [o["passes"]["forward"] for o in record.data["encoders"][0]["observations"]]
@@ -188,7 +188,7 @@ def test_a_mean_says_over_how_many() -> None:
 def test_a_measure_of_which_nothing_fits_fails_and_the_others_are_kept() -> None:
     record = audit([part("alignment", threats=(Hue(20.0),)), "cosine_to_self[attack=pgd[steps=2]]"], shape=(1, 12, 12))
     alignment, cosine = record.data["encoders"][0]["measures"].values()
-    assert "grey images have no hue" in alignment["error"]
+    assert (alignment["error"][:4], alignment["error_code"]) == ("hue:", "unsupported")
     assert alignment["left_out"] == {}
     assert cosine["scores"]
 

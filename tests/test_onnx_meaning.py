@@ -16,6 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
 from holdfast.core import Encoder, HoldfastError
+from holdfast.runtime.errors import BadValue, Conflict, Failed, Unsupported
 from holdfast.sources.encoders import open_encoder
 from holdfast.sources.onnx import compare, reader
 from holdfast.sources.onnx.compare import distance
@@ -84,7 +85,7 @@ def test_an_operator_that_computes_something_else_is_named(op: str, tmp_path: Pa
     known = OPERATORS["", op]
     monkeypatch.setitem(OPERATORS, ("", op), replace(known, compute=wrong(known.compute)))
     name = {"Conv": "first", "Relu": "second", "GlobalAveragePool": "third", "Gemm": "fourth"}[op]
-    with pytest.raises(HoldfastError, match=f"something else than the file: {op} '{name}' gives values .* apart"):
+    with pytest.raises(Failed, match=f"{op} '{name}'"):
         open_encoder(f"{path}?mean=0&std=1")
 
 
@@ -100,7 +101,7 @@ def test_a_rounding_to_other_levels_is_named(tmp_path: Path, monkeypatch: Any) -
     known = OPERATORS["", "QuantizeLinear"]
     down = replace(known, compute=lambda x, *others, **options: known.compute(x - 0.0065, *others, **options))
     monkeypatch.setitem(OPERATORS, ("", "QuantizeLinear"), down)
-    with pytest.raises(HoldfastError, match=r"QuantizeLinear 'rounds' rounds .*% of its values to another level"):
+    with pytest.raises(Failed, match="rounds"):
         open_encoder(f"{path}?mean=0&std=1")
 
 
@@ -151,9 +152,7 @@ def test_what_no_runtime_runs_is_refused(tmp_path: Path, monkeypatch: Any) -> No
     assert torch.allclose(open_encoder(f"{path}?mean=0&std=1")(pictures()), by_hand(pictures()), atol=1e-5)
     shutil.rmtree(tmp_path / "cache")
     monkeypatch.setattr(compare, "_by_reference", fails)
-    with pytest.raises(
-        HoldfastError, match=r"cannot be compared with what it means, for nothing runs it \(onnxruntime: no kernel"
-    ):
+    with pytest.raises(Failed, match="onnxruntime"):
         open_encoder(f"{path}?mean=0&std=1")
 
 
@@ -164,7 +163,7 @@ def test_models_too_large_for_one_buffer_are_compared(tmp_path: Path, monkeypatc
     shutil.rmtree(tmp_path / "cache")
     known = OPERATORS["", "Gemm"]
     monkeypatch.setitem(OPERATORS, ("", "Gemm"), replace(known, compute=wrong(known.compute)))
-    with pytest.raises(HoldfastError, match="something else than the file: Gemm"):
+    with pytest.raises(Failed, match="Gemm"):
         open_encoder(f"{path}?mean=0&std=1")
 
 
@@ -196,7 +195,7 @@ def test_pixels_of_eight_bits(tmp_path: Path) -> None:
         x.requires_grad_(True)
         assert bool(torch.autograd.grad(encoder(x).sum(), x)[0].any())
         x = x.detach()
-    with pytest.raises(HoldfastError, match=r"takes uint8, pixels from 0 to 255 as they are, got mean \[0.5\]"):
+    with pytest.raises(Conflict, match="uint8"):
         open_encoder(f"{path}?mean=0.5&std=0.5")
     whole = [
         make("ConvInteger", ["x", "k", "z"], ["c"]),
@@ -213,9 +212,7 @@ def test_pixels_of_eight_bits(tmp_path: Path) -> None:
 def test_other_integers_are_no_pixels(kind: str, tmp_path: Path) -> None:
     nodes = [make("Cast", ["x"], ["c"], to=1), make("Flatten", ["c"], ["y"])]
     path = saved(tmp_path / "m.onnx", nodes, {}, kind=getattr(TensorProto, kind))
-    with pytest.raises(
-        HoldfastError, match=rf"expected an input of real numbers, or of uint8 .* got x of {kind.lower()}"
-    ):
+    with pytest.raises(Unsupported, match=f"got x of {kind.lower()}"):
         open_encoder(f"{path}?mean=0&std=1")
 
 
@@ -244,7 +241,7 @@ def test_blue_first(tmp_path: Path) -> None:
     normal = (pictures() - torch.tensor([0.1, 0.2, 0.3]).view(3, 1, 1)) / torch.tensor([1.0, 0.5, 0.25]).view(3, 1, 1)
     same(encoder, by_hand(normal.flip(1)), pictures())
     assert encoder.origin["channels"] == "blue, green, red: channels are reversed before the network"
-    with pytest.raises(HoldfastError, match="channels=grb is not usable: expected one of rgb, bgr"):
+    with pytest.raises(BadValue, match="channels=grb"):
         open_encoder(f"{path}?mean=0&std=1&channels=grb")
 
 
@@ -259,7 +256,7 @@ def test_files_that_checkers_and_exporters_disagree_about(tmp_path: Path) -> Non
     late = onnx.load(bare)
     late.opset_import[0].version = 99
     onnx.save(late, tmp_path / "late.onnx")
-    with pytest.raises(HoldfastError, match=r"opset|Opset|version"):
+    with pytest.raises(Unsupported, match=r"opset|Opset|version"):
         open_encoder(f"{tmp_path}/late.onnx?mean=0&std=1")
 
 
@@ -280,7 +277,7 @@ def test_operators_that_are_not_read_are_named(tmp_path: Path) -> None:
         constants = {"one": np.array([1]), "huge": np.array([1 << 20, 1 << 20])}
         path = saved(tmp_path / "m.onnx", nodes, constants, sized=False, domains=["my.domain"])
         began = perf_counter()
-        with pytest.raises(HoldfastError, match=match):
+        with pytest.raises(Unsupported, match=match):
             open_encoder(f"{path}?mean=0&std=1")
         assert perf_counter() - began < 60
 

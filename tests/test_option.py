@@ -12,6 +12,7 @@ from holdfast import HoldfastError
 from holdfast.cli.options import Given, asks
 from holdfast.config.reader import read
 from holdfast.runtime.checked import Checked
+from holdfast.runtime.errors import UnknownName
 from holdfast.runtime.option import Option, convert, fields_of, takes
 
 
@@ -60,7 +61,7 @@ def test_a_function_takes_the_fields_and_describes_them() -> None:
     assert "    eps: The radius. (default: what is usual)" in about
     assert ends.strip() == "HoldfastError: never."
     assert ask(5, eps=0.1, changes=["a"]) == InText("5", eps=0.1, changes=("a",))
-    with pytest.raises(HoldfastError) as refused:
+    with pytest.raises(UnknownName) as refused:
         ask(5, ep=0.1)  # pyright: ignore
     assert "unknown parameter of ask 'ep'; did you mean 'eps'" in str(refused.value)
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import holdfast
-from holdfast.core import Attack, Ball, HoldfastError, Passes, Rng, Trajectory
+from holdfast.core import Attack, Ball, Passes, Rng, Trajectory
 from holdfast.core.own_ball import require_one_ball
 from holdfast.extend import register
 from holdfast.parts.attacks.fgsm import Fgsm
@@ -15,6 +15,7 @@ from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
 from holdfast.parts.threats.uniform import Uniform
+from holdfast.runtime.errors import Failed, Unsupported
 
 SHAPE = (1, 8, 8)
 
@@ -93,7 +94,7 @@ def test_a_ball_whose_methods_agree_is_taken(of: type[Ball]) -> None:
 )
 def test_a_ball_whose_methods_disagree_is_refused(methods, which) -> None:
     kind = band(*methods)
-    with pytest.raises(HoldfastError) as error:
+    with pytest.raises(Failed) as error:
         require_one_ball(kind(0.3), SHAPE)
     assert which in str(error.value)
 
@@ -104,13 +105,13 @@ def test_an_audit_in_such_a_ball_has_no_number(measure: str, tiny) -> None:
     band("project", "ascend")
     images = torch.rand(6, *SHAPE, generator=torch.Generator().manual_seed(0))
     record = holdfast.audit(tiny, images, measures=f"{measure}[ball=band[radius=0.3]]", attacked=2, quiet=True)
-    with pytest.raises(HoldfastError):  # there is no score
+    with pytest.raises(Failed):  # there is no score
         record[measure]
     assert any("expected all of its methods to mean one ball" in line for line in record.failures)
 
 
 def test_noise_of_the_whole_ball_is_not_drawn_in_a_part_of_it() -> None:
-    with pytest.raises(HoldfastError) as error:
+    with pytest.raises(Unsupported) as error:
         Uniform(band(*ALL)(0.3)).sample(torch.rand(2, *SHAPE), Rng(0, ids=("a", "b")))
     assert "expected linf or l2, got Band" in str(error.value)
 
@@ -143,7 +144,7 @@ def test_an_attack_that_leaves_the_ball_is_refused(tiny) -> None:
             found = Pgd(1)(goal, x, ball, rng)
             return Trajectory({1: (x + 2 * ball.radius).clamp(0, 1)}, found.reps, found.values)
 
-    with pytest.raises(HoldfastError) as error:
+    with pytest.raises(Failed) as error:
         Bold()(
             lambda at: (at.mean((1, 2, 3)), tiny(at)), torch.full((2, *SHAPE), 0.5), Linf(0.1), Rng(0, ids=("a", "b"))
         )
@@ -157,6 +158,6 @@ def test_attacks_of_training_try_the_ball_too(attack: Attack, tiny) -> None:
     def goal(at: Tensor) -> tuple[Tensor, Tensor]:
         return at.mean((1, 2, 3)), tiny(at)
 
-    with pytest.raises(HoldfastError) as error:
+    with pytest.raises(Failed) as error:
         attack.worst(goal, torch.full((2, *SHAPE), 0.5), kind(0.1), Rng(0, ids=("a", "b")))
     assert "`squash` leaves" in str(error.value)

@@ -24,6 +24,7 @@ from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.attacked import Attacked
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.errors import BadValue, Failed, Mismatch, UnknownName, Unsupported
 
 pytestmark = pytest.mark.usefixtures("own_parts_forgotten")
 
@@ -133,46 +134,48 @@ def test_shares_are_shares() -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "options", "why"),
+    ("function", "options", "kind", "why"),
     [
-        (lambda clean, attacked: (clean - attacked).norm(), {}, r"of shape \[8\], got the shape \[\]"),
-        (lambda clean, attacked: attacked, {}, r"got the shape \[8, 5\]"),
-        (lambda clean, attacked: 1.0, {}, r"of shape \[8\], got 1.0"),
-        (lambda clean, attacked: attacked.sum(1).numpy(), {}, "got a ndarray"),
-        (lambda clean, attacked: attacked.sum(1) / 0, {}, "NaN or infinity for 8 of 8 images"),
-        (lambda clean, attacked: torch.fft.fft(attacked)[:, 1], {}, "expected real values"),
-        (lambda clean, attacked: attacked[9], {}, "while it was run: IndexError"),
-        (lambda clean, attacked: torch.rand(len(attacked)), {}, "the same values each time"),
-        (lambda clean, attacked: attacked.mul_(2).sum(1), {}, "changes its input in place"),
-        (lambda clean, attacked: attacked.sum(1), {"unit": "share"}, "shares from 0 to 1, got values from -"),
-        (lambda clean, attacked: attacked.sum(1), {"statistic": "share"}, "0 or 1 for each image, got values from -"),
-        (lambda clean: clean, {}, r"a function of \(clean, attacked\), or .*got \(clean\)"),
-        (lambda clean, attacked, *, k: clean, {}, r"got \(clean, attacked, \*, k\)"),
-        (lambda clean, attacked: clean, {"better": "up"}, "'lower' or 'higher', got 'up'"),
-        (lambda clean, attacked: clean, {"attack": "agpd"}, "did you mean 'apgd'"),
-        (lambda clean, attacked: clean, {"loss": "cross_entropy"}, "got CrossEntropy"),
-        (lambda clean, attacked, target: clean, {"loss": "untargeted"}, "expected the objective targeted"),
+        (lambda clean, attacked: (clean - attacked).norm(), {}, Failed, r"\[8\].*\[\]"),
+        (lambda clean, attacked: attacked, {}, Failed, r"\[8, 5\]"),
+        (lambda clean, attacked: 1.0, {}, Failed, r"got 1\.0"),
+        (lambda clean, attacked: attacked.sum(1).numpy(), {}, Failed, "ndarray"),
+        (lambda clean, attacked: attacked.sum(1) / 0, {}, Failed, "8 of 8"),
+        (lambda clean, attacked: torch.fft.fft(attacked)[:, 1], {}, Failed, "complex64"),
+        (lambda clean, attacked: attacked[9], {}, Failed, "IndexError"),
+        (lambda clean, attacked: torch.rand(len(attacked)), {}, Failed, "seed"),
+        (lambda clean, attacked: attacked.mul_(2).sum(1), {}, Failed, "clone"),
+        (lambda clean, attacked: attacked.sum(1), {"unit": "share"}, Failed, "ratio"),
+        (lambda clean, attacked: attacked.sum(1), {"statistic": "share"}, Failed, "mean"),
+        (lambda clean: clean, {}, BadValue, r"\(clean\)"),
+        (lambda clean, attacked, *, k: clean, {}, BadValue, r"\*, k"),
+        (lambda clean, attacked: clean, {"better": "up"}, BadValue, "'up'"),
+        (lambda clean, attacked: clean, {"attack": "agpd"}, UnknownName, r"'apgd'\?"),
+        (lambda clean, attacked: clean, {"loss": "cross_entropy"}, BadValue, "CrossEntropy"),
+        (lambda clean, attacked, target: clean, {"loss": "untargeted"}, BadValue, "targeted"),
     ],
 )
-def test_what_is_no_measure_is_refused_in_one_line(function, options: dict[str, Any], why: str) -> None:
-    with pytest.raises(HoldfastError, match=why) as refused:
+def test_what_is_no_measure_is_refused_in_one_line(
+    function, options: dict[str, Any], kind: type[HoldfastError], why: str
+) -> None:
+    with pytest.raises(kind, match=why) as refused:
         observed(function, **options)
     assert len(str(refused.value).splitlines()) == 1
 
 
 @pytest.mark.parametrize(
-    ("function", "why"),
+    ("function", "kind", "why"),
     [
-        (lambda reps, clean: (reps - clean).sum(), r"of shape \[12\], got the shape \[\]"),
-        (lambda reps, clean: (reps - clean).detach().sum(1), "expected a value with a gradient"),
-        (lambda reps, clean: (reps - clean).sum(1) / (reps - clean).norm(), "depend on the batch size"),
-        (lambda reps, clean: (reps - reps).square().sum(1).sqrt(), "a finite gradient, got NaN or infinity for 12 of"),
-        (lambda reps, clean: clean.add_(1).sum(1), "changes its input in place"),
-        (lambda reps: reps, r"a function of \(reps, clean\), or .*got \(reps\)"),
+        (lambda reps, clean: (reps - clean).sum(), Failed, r"\[12\].*\[\]"),
+        (lambda reps, clean: (reps - clean).detach().sum(1), Failed, "gradient"),
+        (lambda reps, clean: (reps - clean).sum(1) / (reps - clean).norm(), Failed, "batch"),
+        (lambda reps, clean: (reps - reps).square().sum(1).sqrt(), Failed, "12 of"),
+        (lambda reps, clean: clean.add_(1).sum(1), Failed, "clone"),
+        (lambda reps: reps, BadValue, r"\(reps\)"),
     ],
 )
-def test_what_is_no_loss_is_refused_in_one_line(tiny: Encoder, function, why: str) -> None:
-    with pytest.raises(HoldfastError, match=why) as refused:
+def test_what_is_no_loss_is_refused_in_one_line(tiny: Encoder, function, kind: type[HoldfastError], why: str) -> None:
+    with pytest.raises(kind, match=why) as refused:
         searched(tiny, function)
     assert len(str(refused.value).splitlines()) == 1
 
@@ -191,17 +194,17 @@ def test_attacks_climb_a_loss_with_and_without_targets(tiny: Encoder) -> None:
 def test_one_name_is_one_function() -> None:
     first, second = (holdfast.measure(lambda clean, attacked, k=k: clean.sum(1) * k) for k in (1, 2))
     assert second["name"] == "own_measure"
-    with pytest.raises(HoldfastError, match="own_measure: expected one function of this name, got another since"):
+    with pytest.raises(BadValue, match="own_measure"):
         planned(first, second)
     one, _ = (holdfast.loss(lambda reps, clean, k=k: reps.sum(1) * k) for k in (1, 2))
-    with pytest.raises(HoldfastError, match="own_loss: expected one part of this name, got another since"):
+    with pytest.raises(BadValue, match="own_loss"):
         registry.spec(one)
     for name in ("breakaway_risk", "two words"):
-        with pytest.raises(HoldfastError, match=r"another name|a function with a name"):
+        with pytest.raises(BadValue):
             holdfast.measure(moved, name=name)
-    with pytest.raises(HoldfastError, match="a function with a name"):
+    with pytest.raises(BadValue, match=r"holdfast\.measure"):
         holdfast.measure(partial(moved))
-    with pytest.raises(HoldfastError, match=r"make it one: holdfast.loss\(function\)"):
+    with pytest.raises(BadValue, match=r"holdfast\.loss"):
         planned({"name": "universal_quantile", "objective": moved})
 
 
@@ -210,7 +213,7 @@ def test_other_code_makes_other_shards_and_no_number() -> None:
     after = registry.spec(Attacked(objective=holdfast.loss(lambda reps, clean: (reps - clean).sum(1) * 2, name="it")))
     assert before != after  # what shards are named by
     assert registry.build(after).objective == registry.part("objectives", "it")
-    with pytest.raises(HoldfastError, match=r"it: expected the function with the code .* has changed since"):
+    with pytest.raises(Mismatch, match="code"):
         registry.build(before)
 
 
@@ -219,7 +222,7 @@ def test_other_processes_get_names_and_no_code() -> None:
     sent = pickle.dumps(part)
     assert pickle.loads(sent) == part
     registered.forget()
-    with pytest.raises(HoldfastError, match=r"moved: expected a function that worker processes know, .*--parts"):
+    with pytest.raises(Unsupported, match="moved"):
         pickle.loads(sent)
 
 
@@ -254,7 +257,7 @@ def test_fingerprints_tell_whatever_may_change_the_values(monkeypatch: pytest.Mo
     with torch.no_grad():
         network.weight += 1
     assert closed(network) != digits[others.index("1") + 8]
-    with pytest.raises(HoldfastError, match="reads a StringIO, whose content cannot be told"):
+    with pytest.raises(Unsupported, match="StringIO"):
         closed(io.StringIO())
 
 
@@ -315,28 +318,28 @@ def test_a_function_is_a_divergence_wherever_one_stands(tiny: Encoder) -> None:
 
 @pytest.mark.parametrize("decorator", ["measure", "loss", "divergence"])
 def test_a_function_without_a_name_asks_its_own_decorator_for_one(decorator: str) -> None:
-    with pytest.raises(HoldfastError) as refused:
+    with pytest.raises(BadValue) as refused:
         getattr(holdfast, decorator)(partial(torch.cosine_similarity, dim=1))
     assert str(refused.value).startswith(f"holdfast.{decorator}: expected a function with a name")
     assert f"holdfast.{decorator}(..., name='my_name')" in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("function", "why"),
+    ("function", "kind", "why"),
     [
-        (lambda a, b: (a - b).sum(), r"one number for each pair of vectors, of shape \[8\]"),
-        (lambda a, b: [0.0] * len(a), "one number for each pair of vectors"),
-        (lambda a, b: (a - b).sum(-1), "never below 0, got -.*; if it is none, say signed=True"),
-        (lambda a, b: (a - b).abs().sum(-1) * torch.nan, "got NaN for 8 of 8; look for a division"),
-        (lambda a, b: torch.rand(len(a)), "the same values each time, got others"),
-        (lambda a, b: (a - b).relu().sum(-1), r"expected d\(a, b\) = d\(b, a\)"),
-        (lambda a, b: (a - b).abs().sum(-1) / (a - b).abs().mean(), "expected a value of each pair by itself"),
-        (lambda a: a.sum(-1), r"expected a function of \(a, b\)"),
-        (lambda a, b: a.zero_().sum(-1), "changes its input in place"),
+        (lambda a, b: (a - b).sum(), Failed, r"\[8\]"),
+        (lambda a, b: [0.0] * len(a), Failed, "pair"),
+        (lambda a, b: (a - b).sum(-1), Failed, "signed=True"),
+        (lambda a, b: (a - b).abs().sum(-1) * torch.nan, Failed, "8 of 8"),
+        (lambda a, b: torch.rand(len(a)), Failed, "seed"),
+        (lambda a, b: (a - b).relu().sum(-1), Failed, "symmetric=False"),
+        (lambda a, b: (a - b).abs().sum(-1) / (a - b).abs().mean(), Failed, "pairs"),
+        (lambda a: a.sum(-1), BadValue, r"\(a, b\)"),
+        (lambda a, b: a.zero_().sum(-1), Failed, "clone"),
     ],
 )
-def test_what_is_no_divergence_is_refused_in_one_line(function, why: str) -> None:
-    with pytest.raises(HoldfastError, match=why) as refused:
+def test_what_is_no_divergence_is_refused_in_one_line(function, kind: type[HoldfastError], why: str) -> None:
+    with pytest.raises(kind, match=why) as refused:
         pairwise.closer(*REPS, torch.arange(8), holdfast.divergence(function, name="it"))
     assert "\n" not in str(refused.value)
 
@@ -346,12 +349,12 @@ def test_what_is_no_divergence_is_refused_in_one_line(function, why: str) -> Non
 )
 def test_what_is_no_divergence_is_refused_among_the_pairs_of_one_population(function) -> None:
     """Where each image's distance from itself is 0 either way."""
-    with pytest.raises(HoldfastError):
+    with pytest.raises(Failed):
         pairwise.near(REPS[1], torch.tensor([1.0]), holdfast.divergence(function, name="it"))
 
 
 def test_an_attack_follows_no_divergence_without_a_gradient() -> None:
     bits = holdfast.divergence(lambda a, b: ((a > 0) != (b > 0)).sum(-1), name="bits")
-    with pytest.raises(HoldfastError, match="expected values with a gradient"):
+    with pytest.raises(Failed, match="bits"):
         Untargeted(bits)(REPS[0].clone().requires_grad_(), REPS[1])
     assert bits(*REPS).tolist() == registry.part("divergences", "hamming")(*REPS).tolist()

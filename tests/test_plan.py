@@ -50,6 +50,7 @@ from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.laplace import Laplace
 from holdfast.parts.threats.linf import Linf
 from holdfast.parts.threats.patch import Patch
+from holdfast.runtime.errors import BadValue, Conflict, UnknownName
 
 
 def test_twins_are_named_by_what_differs() -> None:
@@ -218,7 +219,7 @@ def test_checks_of_ones_own_join_the_panel_where_they_say_so(own_parts_forgotten
 
 
 def test_zero_images_are_not_the_default() -> None:
-    with pytest.raises(HoldfastError, match="at least 2"):
+    with pytest.raises(BadValue, match="attacked"):
         make_plan(AuditRequest(["zoo:digits-simclr"], "digits", attacked=0))
 
 
@@ -238,7 +239,7 @@ def test_plan_files_with_wrong_types_are_refused(line: str, tmp_path: Path) -> N
     path = tmp_path / "plan.toml"
     lines = {"encoders": 'encoders = ["zoo:digits-simclr"]', "data": 'data = "digits"'}
     path.write_text("\n".join((lines | {line.split(" ")[0]: line}).values()))
-    with pytest.raises(HoldfastError, match=line.split(" ")[0]):
+    with pytest.raises(BadValue, match=line.split(" ")[0]):
         read_plan(path)
 
 
@@ -273,7 +274,7 @@ def test_a_star_means_the_measures_that_have_the_parameter() -> None:
     both = (BreakawayRisk(), CertifiedRadius())
     changed = set_parameters(both, ["*.attack=apgd", "*.negatives=3"], Linf())
     assert changed == (BreakawayRisk(Apgd()), CertifiedRadius(negatives=3))
-    with pytest.raises(HoldfastError, match="unknown parameter"):
+    with pytest.raises(UnknownName, match="no_such"):
         set_parameters(both, ["*.no_such=1"], Linf())
 
 
@@ -395,22 +396,22 @@ def test_a_part_of_another_name_stays_in_the_ball() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "refusal", "message"),
     [
-        ({}, "name"),
-        ({"name": 3}, "name"),
-        ({"name": "breakaway"}, "did you mean 'breakaway_risk'"),
-        ({"name": "masking", "kind": "checks"}, "expected a measure"),
-        ({"name": "breakaway_risk", "attak": {}}, "did you mean 'attack'"),
-        ({"name": "breakaway_risk", "attack": {"step": 3}}, "did you mean 'steps'"),
-        ({"name": "breakaway_risk", "attack": {"name": "linf"}}, "unknown attack"),
-        ({"name": "breakaway_risk", "attack": {"name": 3}}, "a part needs"),
-        ({"name": "breakaway_risk", "attack": 3}, "expected an Attack, got 3"),
-        ({"name": "breakaway_risk", "divergence": {"steps": 3}}, "a part needs"),
+        ({}, BadValue, "name"),
+        ({"name": 3}, BadValue, "name"),
+        ({"name": "breakaway"}, UnknownName, r"'breakaway_risk'\?"),
+        ({"name": "masking", "kind": "checks"}, BadValue, "measures"),
+        ({"name": "breakaway_risk", "attak": {}}, UnknownName, r"'attack'\?"),
+        ({"name": "breakaway_risk", "attack": {"step": 3}}, UnknownName, r"'steps'\?"),
+        ({"name": "breakaway_risk", "attack": {"name": "linf"}}, UnknownName, "linf"),
+        ({"name": "breakaway_risk", "attack": {"name": 3}}, BadValue, "kind"),
+        ({"name": "breakaway_risk", "attack": 3}, BadValue, "got 3"),
+        ({"name": "breakaway_risk", "divergence": {"steps": 3}}, BadValue, "kind"),
     ],
 )
-def test_tables_that_change_what_is_not_there_are_refused(change, message: str) -> None:
-    with pytest.raises(HoldfastError, match=message):
+def test_tables_that_change_what_is_not_there_are_refused(change, refusal: type[HoldfastError], message: str) -> None:
+    with pytest.raises(refusal, match=message):
         asked("quick", change)
 
 
@@ -433,7 +434,7 @@ def test_a_setting_without_a_name_changes_all_parts_of_a_list_that_have_it() -> 
     plan = make_plan(AuditRequest(["a"], "digits", profile="corruptions", settings=["*.threats.resolution=encoder"]))
     titles = [title for measure in plan.measures for title in getattr(measure, "corruptions", ())]
     assert all(title.endswith(", resized first") for title in titles)
-    with pytest.raises(HoldfastError, match="a part needs a 'kind' and a 'name'"):
+    with pytest.raises(BadValue, match="kind"):
         make_plan(AuditRequest(["a"], "digits", profile="corruptions", settings=["*.threats.nothing=3"]))
 
 
@@ -441,7 +442,7 @@ def test_a_setting_without_a_name_changes_all_parts_of_a_list_that_have_it() -> 
     ("profile", "norm", "eps"), [("patches", "linf", None), ("everyday", None, 0.05), ("corruptions", "l2", 1.0)]
 )
 def test_a_ball_that_no_measure_of_a_profile_would_take_is_refused(profile: str, norm: str | None, eps) -> None:
-    with pytest.raises(HoldfastError, match=f"expected a profile with a measure in the ball .* but in {profile} all"):
+    with pytest.raises(Conflict, match=f"in {profile}"):
         holdfast.audit("zoo:digits-simclr", "digits", profile=profile, norm=norm, eps=eps)
 
 

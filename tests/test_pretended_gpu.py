@@ -29,7 +29,7 @@ from holdfast.parts.observations.fooled import EVERY, NEVER, Fooled
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
 from holdfast.parts.threats.patch import Patch
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import HoldfastError, NotFinite
 from holdfast.runtime.waiting import defer_expectations, expect, move_to
 from holdfast.training.loop import train
 from holdfast.training.recipe_file import make_recipe
@@ -373,7 +373,7 @@ def test_attacks_say_so_at_their_end(gpu: Pretended) -> None:
         values = x.flatten(1).sum(1) + torch.tensor([0, np.nan, 0, 0, np.inf, 0]).to("cuda")
         return values, x.flatten(1)
 
-    with pytest.raises(HoldfastError, match="not finite for 2 of 6 images"):
+    with pytest.raises(NotFinite, match="2 of 6"):
         registry.find("attacks", "pgd")(steps=3)(goal, at.x, Linf(0.1), at.rng)
 
 

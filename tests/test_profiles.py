@@ -26,6 +26,7 @@ from holdfast.parts.threats.imagenet_c import CORRUPTIONS
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
 from holdfast.report import profile_page
+from holdfast.runtime.errors import BadValue, Missing, UnknownName
 
 OWN = """
 description = "mine"
@@ -108,23 +109,23 @@ def test_a_profile_of_your_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "kind", "message"),
     [
-        ("", "expected 'description', got none"),
-        (OWN + "atack = 1", "unknown parameter of its measures in .defaults. .atack.; did you mean .attack."),
-        ("nosuch = 1", "unknown key of mine.toml 'nosuch'"),
-        ("imagse = 1", "did you mean 'images'"),
-        ("images = 'x'", "mine.toml: images: expected a whole number, got 'x'"),
-        ("like = 'nosuch'", "unknown profile 'nosuch'"),
-        ("like = 'mine.toml'", "expected the name of another table"),
-        (OWN.replace("breakaway", "breakway"), "profile mine: unknown measure 'breakway_risk'; did you mean"),
-        (OWN.replace("steps = 7", "step = 7"), "did you mean 'steps'"),
-        (OWN.replace("7 }", "{ eps = 0 } }"), "above 0"),
-        (OWN.replace("[3, 5]", "3"), "each: expected a table of lists"),
+        ("", Missing, "description"),
+        (OWN + "atack = 1", UnknownName, r".attack.\?"),
+        ("nosuch = 1", UnknownName, "nosuch"),
+        ("imagse = 1", UnknownName, r"'images'\?"),
+        ("images = 'x'", BadValue, "images"),
+        ("like = 'nosuch'", UnknownName, "nosuch"),
+        ("like = 'mine.toml'", BadValue, "like"),
+        (OWN.replace("breakaway", "breakway"), UnknownName, "breakway_risk"),
+        (OWN.replace("steps = 7", "step = 7"), UnknownName, r"'steps'\?"),
+        (OWN.replace("7 }", "{ eps = 0 } }"), BadValue, "above 0"),
+        (OWN.replace("[3, 5]", "3"), BadValue, "each"),
     ],
 )  # fmt: skip
-def test_what_no_profile_says(text: str, message: str, tmp_path: Path) -> None:
-    with pytest.raises(HoldfastError, match=message):
+def test_what_no_profile_says(text: str, kind: type[HoldfastError], message: str, tmp_path: Path) -> None:
+    with pytest.raises(kind, match=message):
         profile(own(tmp_path, text))
 
 

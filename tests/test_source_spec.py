@@ -1,7 +1,7 @@
 import pytest
 
 from holdfast.core.source_spec import boolean, finish, one_of, parse, take
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadValue, UnknownName
 
 
 @pytest.mark.parametrize(
@@ -26,18 +26,18 @@ def test_a_spec_splits_into_source_name_and_options(text, source, name, options)
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "empty name"),
-        ("?a=b", "empty name"),
+        ("", "name"),
+        ("?a=b", "name"),
         ("x?", "key=value"),
-        ("x?label=", "expected a value for the option 'label'"),
+        ("x?label=", "'label'"),
         ("x?split", "got 'split'"),
         ("x?=a", "key=value"),
         ("x?a=1&&b=2", "key=value"),
-        ("x?a=1&a=2", "given twice"),
+        ("x?a=1&a=2", "twice"),
     ],
 )
 def test_a_malformed_spec_says_what_is_wrong(text, says):
-    with pytest.raises(HoldfastError, match=says):
+    with pytest.raises(BadValue, match=says):
         parse(text)
 
 
@@ -47,7 +47,7 @@ def test_options_are_taken_with_their_type_and_leftovers_are_named():
     assert take(options, "flag", boolean, False) is True
     assert take(options, "part", one_of("train", "test"), "test") == "train"
     assert take(options, "workers", int, 2) == 2
-    with pytest.raises(HoldfastError, match=r"unknown option of .* 'wrokers'; did you mean 'workers'"):
+    with pytest.raises(UnknownName, match=r"'workers'\?"):
         finish(options)
 
 
@@ -58,13 +58,11 @@ def test_options_that_were_all_taken_finish_quietly():
 
 
 def test_a_source_without_options_says_so():
-    with pytest.raises(HoldfastError, match="takes no options"):
+    with pytest.raises(UnknownName, match=r"x\?a=1"):
         finish(parse("x?a=1")[2])
 
 
-@pytest.mark.parametrize(
-    ("convert", "says"), [(int, "size=abc"), (boolean, "true or false"), (one_of("a", "b"), "one of a, b")]
-)
+@pytest.mark.parametrize(("convert", "says"), [(int, "size=abc"), (boolean, "true"), (one_of("a", "b"), "a, b")])
 def test_a_bad_value_names_the_option(convert, says):
-    with pytest.raises(HoldfastError, match=says):
+    with pytest.raises(BadValue, match=says):
         take(parse("x?size=abc")[2], "size", convert, None)

@@ -30,10 +30,10 @@ def test_a_table_is_read_as_it_was(place: str, rows: int, tmp_path: Path) -> Non
 
 def test_a_table_that_is_gone_or_broken_ends_in_one_line(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    with pytest.raises(StoreError, match=r"cannot read .*t.parquet"):
+    with pytest.raises(StoreError, match=r"t\.parquet"):
         store.read_table("t.parquet")
     (tmp_path / "t.parquet").write_bytes(b"no table")
-    with pytest.raises(StoreError, match=r"cannot read .*t.parquet"):
+    with pytest.raises(StoreError, match=r"t\.parquet"):
         store.read_table("t.parquet")
     store.write_table("t.parquet", ["a"], {"x": torch.ones(1)})
     assert pq.read_table(tmp_path / "t.parquet").column_names == ["id", "x"]

@@ -19,7 +19,7 @@ import holdfast
 from holdfast.auditing.plan_file import make_plan
 from holdfast.auditing.request import AuditRequest
 from holdfast.core import Encoder
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadPlace, Missing, NothingAudited, UnreadableRecord
 from holdfast.runtime.listener import Silent
 from holdfast.storage.entry import read_json
 from holdfast.storage.progress_file import PROGRESS, SILENT, Progress, alive, read_progress
@@ -146,7 +146,7 @@ def test_comparisons_of_an_index_are_listed_with_their_answer(tmp_path: Path) ->
 
 
 def test_a_run_that_came_to_nothing_says_why(tmp_path: Path) -> None:
-    with pytest.raises(HoldfastError, match="not one vector per image"):
+    with pytest.raises(NothingAudited, match=r"\[2, 32, 4, 4\]"):
         holdfast.audit("zoo:digits-simclr?layer=2", "digits", images=20, out=tmp_path / "run", quiet=True)
     (run,) = Runs(tmp_path).all()
     assert (run.state, "not one vector per image" in run.reason) == ("failed", True)
@@ -172,15 +172,13 @@ def test_an_empty_folder_says_what_makes_a_run(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_without_the_server_pages_can_still_be_written(root: Path, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("holdfast.runtime.optional.find_spec", lambda name: None)
-    with pytest.raises(
-        HoldfastError, match=r"pip install -c constraints.txt '\.\[view\]', or add --out FOLDER, which needs no server"
-    ):
+    with pytest.raises(Missing, match=r"\[view\].*--out"):
         application(Site(root, live=True), ["localhost"])
     assert write_site(root, tmp_path / "site", Silent().stage)[0] > 0
 
 
 def test_no_folder_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(HoldfastError, match="expected a folder with run folders"):
+    with pytest.raises(UnreadableRecord):
         Site(tmp_path / "none", live=True)
 
 
@@ -204,7 +202,7 @@ def test_a_picture_behind_a_link_is_refused(tmp_path: Path) -> None:
     picture.rename(tmp_path / "secret.png")
     picture.symlink_to(tmp_path / "secret.png")
     site = Site(tmp_path / "runs", live=True)
-    with pytest.raises(HoldfastError, match="inside the run folder"):
+    with pytest.raises(UnreadableRecord, match="2-after-2"):
         site.page(f"runs/{ids(tmp_path / 'runs')['a']}/{picture.relative_to(tmp_path / 'runs/a').as_posix()}")
 
 
@@ -352,7 +350,7 @@ def test_files_lead_to_each_other_and_nothing_viewed_changes(root: Path, tmp_pat
 
 
 def test_files_go_outside_of_the_viewed_folder(root: Path) -> None:
-    with pytest.raises(HoldfastError, match="only read"):
+    with pytest.raises(BadPlace, match="--out"):
         write_site(root, root / "site", lambda text: None)
 
 

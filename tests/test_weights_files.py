@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from holdfast.core import HoldfastError
+from holdfast.runtime.errors import Ambiguous, BadData, Mismatch, Missing, UnknownName, Unsupported
 from holdfast.runtime.torchvision_guard import guard_torchvision
 from holdfast.sources.encoders import files_of, open_encoder
 from holdfast.sources.encoders.shared.copies import with_weights
@@ -137,16 +138,16 @@ def test_words_of_a_networks_own_are_left_alone(
 
 def test_unknown_prefixes_need_a_word(tmp_path: Path) -> None:
     save_file(under("generator.", state(1)) | under("discriminator.", state(2)), tmp_path / "w.safetensors")
-    with pytest.raises(HoldfastError, match=r"begin with '(gen|discrim)\w+\.', which is not a known.*say prefix="):
+    with pytest.raises(UnknownName, match="prefix="):
         opened(tmp_path / "w.safetensors")
     for prefix, seed in (("generator", 1), ("discriminator.", 2)):
         encoder = opened(tmp_path / "w.safetensors", f"&prefix={prefix}")
         assert is_seed(encoder, seed)
     assert encoder.origin["prefix"] == "discriminator."
     assert encoder.origin["left out"] == "generator"
-    with pytest.raises(HoldfastError, match=r"none of its names begins with 'gen\.'; they begin with discrim"):
+    with pytest.raises(UnknownName, match="gen"):
         opened(tmp_path / "w.safetensors", "&prefix=gen")
-    with pytest.raises(HoldfastError, match=r"prefix= and ema= choose among weights in a file; add weights=FILE"):
+    with pytest.raises(Missing, match="weights=FILE"):
         open_encoder("zoo:digits_cnn?prefix=gen")
 
 
@@ -206,10 +207,10 @@ def test_a_file_of_one_kind_is_no_other(tmp_path: Path) -> None:
     assert is_seed(encoder, MEAN)
     assert encoder.origin["copy"] == "a running mean of the weights"
     assert encoder.origin["wrappers"] == "module"
-    with pytest.raises(HoldfastError, match=r"expected the weights themselves, got their running mean alone"):
+    with pytest.raises(Missing, match="alone"):
         opened(tmp_path / "mean.pt", "&ema=false")
     torch.save({"model": state()}, tmp_path / "w.pt")
-    with pytest.raises(HoldfastError, match=r"expected a running mean, got weights alone; leave out ema="):
+    with pytest.raises(Missing, match="ema="):
         opened(tmp_path / "w.pt", "&ema=true")
     assert is_seed(opened(tmp_path / "w.pt", "&ema=false"), 0)
 
@@ -217,11 +218,11 @@ def test_a_file_of_one_kind_is_no_other(tmp_path: Path) -> None:
 def test_copies_that_nothing_tells_apart_are_refused_unless_they_are_equal(tmp_path: Path) -> None:
     path = tmp_path / "w.pt"
     torch.save(under("backbone.", state(1)) | under("encoder.", state(2)), path)
-    with pytest.raises(HoldfastError, match=r"different weights of this network at 'backbone.' and at 'encoder.'; say"):
+    with pytest.raises(Ambiguous, match="backbone"):
         opened(path)
     assert is_seed(opened(path, "&prefix=encoder"), 2)
     torch.save(state(1) | under("model.", state(2)), path)
-    with pytest.raises(HoldfastError, match=r"at 'model.' and at ''; say which: prefix=model"):
+    with pytest.raises(Ambiguous, match="prefix=model"):
         opened(path)
     torch.save(under("backbone.", state(1)) | under("encoder.", state(1)), path)
     assert is_seed(opened(path), 1)
@@ -230,7 +231,7 @@ def test_copies_that_nothing_tells_apart_are_refused_unless_they_are_equal(tmp_p
     assert is_seed(encoder, 2)
     assert encoder.origin["copy"] == "not model"
     torch.save(under("model.", {**state(1), "0.weight": state(2)["0.weight"]}) | under("net.", state(1)), path)
-    with pytest.raises(HoldfastError, match=r"different weights of this network at 'model.' and at 'net.'"):
+    with pytest.raises(Ambiguous, match="model"):
         opened(path)
 
 
@@ -268,7 +269,7 @@ def test_what_timm_converts_is_read_as_timm_reads_it(tmp_path: Path) -> None:
         torch.testing.assert_close(encoder(x), model(encoder.normalisation(x)))
     assert encoder.origin["converted"] == "by timm, as vision_transformer"
     torch.save({"model": {**larger, "adapter.weight": torch.zeros(3)}}, tmp_path / "w.pt")
-    with pytest.raises(HoldfastError, match=r"does not fit the network: .*adapter.weight is extra"):
+    with pytest.raises(Mismatch, match=r"adapter\.weight"):
         open_encoder(f"timm:test_vit?weights={tmp_path}/w.pt")
 
 
@@ -425,7 +426,7 @@ def test_a_name_that_a_header_has_twice_is_refused(tmp_path: Path) -> None:
     path.write_bytes(len(twice).to_bytes(8, "little") + twice.encode() + data[8 + size :])
     assert load_file(path)["0.bias"].tolist() == [0, 0]
     for spec in (f"zoo:{ARCH}?weights={path}", f"{path}?mean=0&std=1"):
-        with pytest.raises(HoldfastError, match=r"expected each name once, got '0.bias' twice in its header"):
+        with pytest.raises(BadData, match=r"0\.bias"):
             open_encoder(spec)
 
 
@@ -448,7 +449,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     for name in ("pipe", "folder"):
         path = f"{tmp_path}/{name}.safetensors"
         for spec in (f"zoo:{ARCH}?weights={path}", f"{path}?mean=0&std=1"):
-            with pytest.raises(HoldfastError, match=r"it is a (pipe or a device, no file|folder, not a file)"):
+            with pytest.raises(BadData, match=r"pipe|folder"):
                 open_encoder(spec)
     save_file(state(), tmp_path / "w.safetensors")
     (tmp_path / "link.safetensors").symlink_to("w.safetensors")
@@ -458,13 +459,13 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_torchscript_archive_is_a_network(tmp_path: Path) -> None:
     torch.jit.trace(network(), X).save(tmp_path / "w.pt")
-    with pytest.raises(HoldfastError, match=r"is a TorchScript archive.*returns torch.jit.load\('.*give py:module"):
+    with pytest.raises(Unsupported, match=r"torch\.jit\.load"):
         opened(tmp_path / "w.pt")
 
 
 def test_tables_that_spell_one_name_twice_are_refused(tmp_path: Path) -> None:
     torch.save({"model": {"0.bias": torch.zeros(2), "0": {"bias": torch.ones(2)}}}, tmp_path / "w.pt")
-    with pytest.raises(HoldfastError, match=r"expected each name once, got 'model.0.bias' twice"):
+    with pytest.raises(BadData, match=r"model\.0\.bias"):
         opened(tmp_path / "w.pt")
 
 
@@ -553,7 +554,7 @@ def test_weights_in_several_files(ending: str, tmp_path: Path) -> None:
     files = files_of(f"zoo:{ARCH}?weights={index}")
     assert files is not None
     assert {file.name for file in files} == {file.name for file in tmp_path.iterdir()}
-    with pytest.raises(HoldfastError, match=r"2.bias is missing"):
+    with pytest.raises(Mismatch, match=r"2\.bias"):
         opened(tmp_path / f"model-00001-of-00002.{ending}")
 
 

@@ -11,7 +11,7 @@ from benchmarks.gpu.row import Finding
 from benchmarks.gpu.task import Task
 from holdfast.auditing.profile_files import profile_names
 from holdfast.numerics.statistics.score import Score
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import Failed
 from holdfast.storage.record import MeasureEntry
 
 LIMIT = 0.05
@@ -60,7 +60,7 @@ def _compare(device: Device, encoder: str, data: str, profile: str) -> Finding:
         records.append((record.run.record.encoders[0].measures, record.failures))
     (there, failed), (here, _) = records
     if failed:
-        raise HoldfastError(f"failures: {'; '.join(failed)[:150]}")
+        raise Failed(f"failures: {'; '.join(failed)[:150]}")
     apart = list(scores_apart(there, here))
     most, where = max(apart, key=lambda pair: pair[0])
     found = f"{len(apart)} scores, apart {most:.2g}{where if most else ''}"

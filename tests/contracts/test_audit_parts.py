@@ -469,7 +469,7 @@ def test_a_search_that_gets_nowhere_is_told_without_a_percentage() -> None:
 
 
 def test_an_encoder_that_changes_itself_is_refused(pictures, tmp_path) -> None:
-    with pytest.raises(NothingAudited, match="changes its own weights or buffers"):
+    with pytest.raises(NothingAudited, match="buffers"):
         audit(tmp_path, Encoder(Counting(), mean=0, std=1), pictures, measures=(measure("breakaway_risk"),), checks=())
 
 

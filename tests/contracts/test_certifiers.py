@@ -18,6 +18,7 @@ from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
 from holdfast.parts.threats.patch import Patch
+from holdfast.runtime.errors import NotCertified
 
 IDS = tuple("abcdefgh")
 NAMES = registry.names("certifiers")
@@ -360,5 +361,5 @@ def test_normalised_heads_are_certified_for_the_sign_of_cosine_margins(name: str
         rounded = make(name)(encoder, Margin(margin.weights, torch.full((4, 3), bias)), x, Linf(0.004)).lower
         torch.testing.assert_close(rounded, bound.lower, rtol=0, atol=2e-6)
         assert bool((rounded <= bound.lower + max(bias, 0)).all())
-    with pytest.raises(HoldfastError, match="normalises"):
+    with pytest.raises(NotCertified, match="normalises"):
         make(name)(encoder, margin, x, BALLS[0])

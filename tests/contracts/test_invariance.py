@@ -16,7 +16,7 @@ from holdfast.parts.checks.collapse import Collapse
 from holdfast.parts.failures.outranked import Outranked
 from holdfast.parts.objectives.loss import Loss
 from holdfast.parts.objectives.shared.tokens import OfTokens
-from holdfast.runtime.errors import NothingAudited
+from holdfast.runtime.errors import BadValue, NothingAudited
 
 SIZES = (1e-6, 1e-3, 1.0, 1e3, 1e5, 1e7)
 FIRST = (1e-3, 1e3, 1e7)
@@ -99,7 +99,7 @@ def test_an_unknown_change_is_refused() -> None:
     class Strange(Outranked):
         invariant = frozenset({"rotations"})
 
-    with pytest.raises(HoldfastError, match="invariant: expected some of translation"):
+    with pytest.raises(BadValue, match="invariant"):
         invariances(Strange())
 
 
@@ -240,7 +240,7 @@ def compare(tmp_path: Path, x: Tensor, reference: dict, changes: tuple, parts: d
     (there,) = reference["encoders"]
     with torch.no_grad():
         if not bool(encoder(x).isfinite().all()):  # beyond what half precision holds: an error by name
-            with pytest.raises(NothingAudited, match="is NaN or infinite"):
+            with pytest.raises(NothingAudited, match="NaN"):
                 audit(tmp_path, encoder, x, **parts)
             return
     (here,) = audit(tmp_path, encoder, x, **parts)["encoders"]

@@ -13,7 +13,6 @@ from holdfast.core import (
     Check,
     Divergence,
     Failure,
-    HoldfastError,
     ImageSource,
     Measure,
     Method,
@@ -31,6 +30,7 @@ from holdfast.core.quantity import Quantity
 from holdfast.parts.learners.shared.learner import Learner
 from holdfast.parts.objectives.loss import Loss
 from holdfast.parts.smoothing.shared.certificate import Certificate
+from holdfast.runtime.errors import BadValue, Failed, UnknownName
 
 BASES = {
     "data": DataSource,
@@ -90,7 +90,7 @@ def test_parts_survive_json(subtests: pytest.Subtests) -> None:
         with subtests.test(f"{kind}/{name}"):
             part = example(kind, name)
             if isinstance(part, Loss):
-                with pytest.raises(HoldfastError, match="no JSON form"):
+                with pytest.raises(BadValue, match="JSON"):
                     registry.spec(part)
                 continue
             data = json.loads(json.dumps(registry.spec(part)))
@@ -101,14 +101,14 @@ def test_parts_survive_json(subtests: pytest.Subtests) -> None:
 
 def test_unknown_parameters_are_named(subtests: pytest.Subtests) -> None:
     for kind, name in PARTS:
-        with subtests.test(f"{kind}/{name}"), pytest.raises(HoldfastError, match="unknown parameter"):
+        with subtests.test(f"{kind}/{name}"), pytest.raises(UnknownName, match="no_such"):
             registry.build({"kind": kind, "name": name, "no_such": 1})
 
 
 def test_unknown_name_suggests() -> None:
-    with pytest.raises(HoldfastError, match="did you mean 'breakaway_risk'"):
+    with pytest.raises(UnknownName, match=r"'breakaway_risk'\?"):
         registry.find("measures", "breakaway_rsk")
-    with pytest.raises(HoldfastError, match="unknown kind"):
+    with pytest.raises(UnknownName, match="gadgets"):
         registry.names("gadgets")
 
 
@@ -174,7 +174,7 @@ def test_a_package_that_cannot_be_imported_is_named(monkeypatch: pytest.MonkeyPa
     registry.forget()
     monkeypatch.setattr(registry, "entry_points", lambda: Points())
     try:
-        with pytest.raises(HoldfastError) as refused:
+        with pytest.raises(Failed) as refused:
             registry.find("threats", "foreign")
     finally:
         registry.forget()
@@ -188,7 +188,7 @@ def test_parts_join_for_as_long_as_the_process_lives() -> None:
     class SmallBall(registry.find("threats", "linf")):
         """A ball of a script."""
 
-    with pytest.raises(HoldfastError, match="put @register"):
+    with pytest.raises(BadValue, match="SmallBall"):
         registry.spec(SmallBall(0.1))
     assert registry.register("threats")(SmallBall) is SmallBall
     assert "small_ball" in registry.names("threats")
@@ -201,9 +201,9 @@ def test_parts_join_for_as_long_as_the_process_lives() -> None:
 @pytest.mark.usefixtures("own_parts_forgotten")
 def test_what_cannot_be_registered_is_refused() -> None:
     linf = registry.find("threats", "linf")
-    with pytest.raises(HoldfastError, match="did you mean 'threats'"):
+    with pytest.raises(UnknownName, match=r"'threats'\?"):
         registry.register("threat")
-    with pytest.raises(HoldfastError, match="'linf' is there already"):
+    with pytest.raises(BadValue, match="linf"):
         registry.register("threats")(dataclasses.dataclass(frozen=True)(type("Linf", (linf,), {})))
-    with pytest.raises(HoldfastError, match="above @dataclass"):
+    with pytest.raises(BadValue, match="Plain"):
         registry.register("threats")(type("Plain", (), {}))

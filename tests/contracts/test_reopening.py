@@ -13,9 +13,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from holdfast.core import Encoder, HoldfastError, registry
+from holdfast.core import Encoder, registry
 from holdfast.numerics.geometry.views import Views
 from holdfast.parts.methods.simclr import Simclr
+from holdfast.runtime.errors import Failed, Unsupported
 from holdfast.runtime.torchvision_guard import guard_torchvision
 from holdfast.sources.encoders import open_encoder
 from holdfast.sources.encoders.shared.networks import NETWORKS
@@ -191,7 +192,7 @@ def test_what_a_file_of_weights_does_not_hold_is_refused_before_a_step(
 ) -> None:
     _no_step(monkeypatch)
     spec = "py:holdfast_test_mine:Drawing?mean=0&std=1&seed=5"  # the seed goes where weights are given
-    with pytest.raises(HoldfastError, match="expected the same representations once its weights are written") as caught:
+    with pytest.raises(Failed, match="Drawing") as caught:
         train(recipe(tmp_path, spec), tmp_path / "run")
     assert "\n" not in str(caught.value)
 
@@ -205,7 +206,7 @@ def test_a_root_that_the_source_does_not_know_is_refused_before_a_step(
     spec = "py:holdfast_test_mine:Net?mean=0&std=1"
     wrong: Encoder = open_encoder(spec)
     wrong.root = "network.conv"
-    with pytest.raises(HoldfastError, match="its weights cannot be read again once they are written"):
+    with pytest.raises(Failed, match="Net"):
         train(recipe(tmp_path, spec), tmp_path / "run", encoder=wrong, opens=spec)
 
 
@@ -244,7 +245,7 @@ def test_an_onnx_file_that_cannot_be_written_is_refused_before_a_step(
     path = doubled(tmp_path / "net.onnx")
     _no_step(monkeypatch)
     monkeypatch.setattr("holdfast.sources.encoders.onnx.LARGEST", 40_000)
-    with pytest.raises(HoldfastError, match="more than 2 GiB, which one ONNX file cannot hold"):
+    with pytest.raises(Unsupported, match="GiB"):
         train(recipe(tmp_path, f"onnx:{path}?mean=0&std=1"), tmp_path / "run")
     assert not list((tmp_path / "run").glob("reopened*"))
 
@@ -268,6 +269,6 @@ def test_channels_that_do_not_fit_are_one_line(tmp_path: Path, monkeypatch: pyte
     _no_step(monkeypatch)
     asked = recipe(tmp_path, "py:holdfast_test_mine:Net?mean=0&std=1")
     np.savez(tmp_path / "x.npz", images=np.random.default_rng(0).random((8, 32, 32), dtype=np.float32))
-    with pytest.raises(HoldfastError, match=r"fails on images \[1, 32, 32\]: .*channels=") as caught:
+    with pytest.raises(Failed, match="channels=") as caught:
         train(asked, tmp_path / "run")
     assert "\n" not in str(caught.value)

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from holdfast.core import Ball, HoldfastError, Rng, registry
+from holdfast.core import Ball, Rng, registry
+from holdfast.runtime.errors import BadValue
 
 BALLS = [registry.find("threats", name) for name in registry.names("threats")]
 BALLS = [cls for cls in BALLS if issubclass(cls, Ball)]
@@ -85,5 +86,5 @@ def test_ascend_is_the_steepest_unit_step(cls: type[Ball], edges: Tensor) -> Non
 @pytest.mark.parametrize("cls", BALLS)
 @pytest.mark.parametrize("radius", [0.0, -1.0, float("nan"), float("inf")])
 def test_impossible_radii_are_refused(cls: type[Ball], radius: float) -> None:
-    with pytest.raises(HoldfastError, match="radius"):
+    with pytest.raises(BadValue, match="radius"):
         cls(radius)

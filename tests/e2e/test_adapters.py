@@ -16,7 +16,8 @@ from test_training import SIMCLR, recipe, same, weights, write
 from test_what_learns import moved
 from torch import Tensor, nn
 
-from holdfast.core import Encoder, HoldfastError
+from holdfast.core import Encoder
+from holdfast.runtime.errors import BadPlace, Missing, Unsupported
 from holdfast.runtime.optional import optional
 from holdfast.runtime.torchvision_guard import guard_torchvision
 from holdfast.sources.encoders import open_encoder
@@ -126,7 +127,7 @@ def test_a_training_of_adapters_goes_on_to_the_same_weights(
     assert same(weights(resumed), weights(whole))
     assert resumed.rows == whole.rows
     assert asked.lora is not None
-    with pytest.raises(HoldfastError) as error:
+    with pytest.raises(BadPlace) as error:
         train(replace(asked, lora=replace(asked.lora, alpha=8.0)), tmp_path / "run", encoder=make())
     assert "of another recipe" in str(error.value)
 
@@ -181,7 +182,7 @@ class Attending(nn.Module):
 @needs_peft
 def test_adapters_that_would_never_run_are_refused(tmp_path: Path) -> None:
     encoder = Encoder(Attending(), mean=0.5, std=0.5, name="attending")
-    with pytest.raises(HoldfastError) as error:
+    with pytest.raises(Unsupported) as error:
         train(adapted(("out_proj", "head")), tmp_path, encoder=encoder)
     assert "expected layers that the network runs, got attention.out_proj" in str(error.value)
     assert train(adapted(("head",)), tmp_path, encoder=encoder).steps == 3
@@ -194,7 +195,7 @@ def test_weights_in_several_places_have_no_adapter(tied: str) -> None:
     second.weight = first.weight
     module = nn.Sequential(nn.Flatten(), first, first if tied == "layer" else second, nn.Linear(64, 4))
     encoder = Encoder(module, mean=0.5, std=0.5, name="tied")
-    with pytest.raises(HoldfastError) as error:
+    with pytest.raises(Unsupported) as error:
         learner(encoder, adapted(("1",)))
     assert "got 1, whose weights stand in several places" in str(error.value)
     assert learner(encoder, adapted(("3",))).in_words.startswith("136 of ")  # 2 (64 + 4)
@@ -223,7 +224,7 @@ def test_bad_adapters_are_one_clear_line(
 
 def test_adapters_need_their_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("holdfast.runtime.optional.find_spec", lambda name: None if name == "peft" else find_spec(name))
-    with pytest.raises(HoldfastError) as error:
+    with pytest.raises(Missing) as error:
         train(adapted(("5",)), tmp_path)
     assert "lora needs the package 'peft'" in str(error.value)
     assert "'.[peft]'" in str(error.value)

@@ -34,7 +34,7 @@ from holdfast.parts.engines.processes import Processes
 from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
 from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
 from holdfast.parts.measures.neighbours.overlap_risk import OverlapRisk
-from holdfast.runtime.errors import NothingAudited
+from holdfast.runtime.errors import BadPlace, BadValue, NothingAudited
 from holdfast.storage.run_folder import StoreError
 from json_records import merge_parts, run_audit
 
@@ -144,7 +144,7 @@ def test_edited_code_with_the_same_weights_is_run_again(tmp_path: Path) -> None:
 
     first = run_audit(plan("it"), tmp_path, encoders={"it": Encoder(Power(), mean=0, std=1)})
     Power.exponent = 2.0
-    with pytest.raises(HoldfastError, match="other code; choose another --out, or add --overwrite"):
+    with pytest.raises(BadPlace, match="--overwrite"):
         run_audit(plan("it"), tmp_path, encoders={"it": Encoder(Power(), mean=0, std=1)})
     assert json.loads((tmp_path / "record.json").read_text()) == first
     (tmp_path / "record.json").unlink()  # killed before there was one: nothing is lost by going on
@@ -163,7 +163,7 @@ def test_other_pixels_of_the_same_images_are_run_again(tmp_path: Path) -> None:
 
 def test_another_audit_is_not_overwritten_unless_asked(tmp_path: Path) -> None:
     run_audit(plan("zoo:digits-simclr"), tmp_path)
-    with pytest.raises(HoldfastError, match="another audit"):
+    with pytest.raises(BadPlace):
         run_audit(plan("zoo:digits-simclr", seed=1), tmp_path)
     record = run_audit(plan("zoo:digits-simclr", seed=1), tmp_path, overwrite=True)
     assert record["plan"]["seed"] == 1
@@ -185,9 +185,9 @@ def test_a_name_mistyped_is_refused_before_any_pass_of_the_others(tmp_path: Path
     if not engine.here:
         assert run_audit(asked, tmp_path, engine=engine)["encoders"][0]["measures"]
         return
-    with pytest.raises(NothingAudited, match=r"unknown zoo encoder 'no-such'.*leave it out to audit the other 1"):
+    with pytest.raises(NothingAudited, match="no-such"):
         run_audit(asked, tmp_path, engine=engine)
-    with pytest.raises(NothingAudited, match="unknown zoo encoder 'no-such'"):
+    with pytest.raises(NothingAudited, match="no-such"):
         estimate(asked, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -274,7 +274,7 @@ def test_a_full_disk_ends_the_audit_with_one_line(tmp_path: Path, monkeypatch: p
         save(tensors, path, facts)
 
     monkeypatch.setattr(store.safetensors.torch, "save_file", fill)
-    with pytest.raises(StoreError, match=r"disk is full.*already stored is kept"):
+    with pytest.raises(StoreError, match="kept"):
         run_audit(plan("zoo:digits-simclr", batch_size=8), tmp_path)
     assert len(list((tmp_path / "cache").rglob("*.safetensors"))) == 2
     monkeypatch.undo()
@@ -283,7 +283,7 @@ def test_a_full_disk_ends_the_audit_with_one_line(tmp_path: Path, monkeypatch: p
 
 def test_a_file_in_the_way_of_the_folder(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
-    with pytest.raises(StoreError, match="choose another place"):
+    with pytest.raises(StoreError):
         run_audit(plan("zoo:digits-simclr"), tmp_path / "taken")
 
 
@@ -328,7 +328,7 @@ def test_pairs_are_even() -> None:
 
     assert attacked(None, 7) == 6
     assert attacked(4, 100) == 4
-    with pytest.raises(HoldfastError, match=r"^attacked: expected an even number, .*, got 5; take 4 or 6$"):
+    with pytest.raises(BadValue, match=r"attacked.*4 or 6"):
         attacked(5, 100)
     assert attacked(50, 9) == 8
     assert attacked(50, 9, spare=True) == attacked(None, 9, spare=True) == 4
@@ -342,5 +342,5 @@ def test_impossible_plans_are_refused(options: dict) -> None:
 
 
 def test_two_encoders_with_one_name_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(HoldfastError, match="one name"):
+    with pytest.raises(BadValue, match=r"\?label="):
         run_audit(plan("zoo:digits-simclr", "zoo:digits-simclr"), tmp_path)

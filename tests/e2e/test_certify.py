@@ -77,6 +77,7 @@ def test_a_list_goes_on_where_a_pair_fails_and_where_it_was_killed(capsys, pictu
     written = (pictures / "answers.jsonl").read_text(encoding="utf-8").splitlines()
     first, gone, third = map(json.loads, written)
     assert gone["error"]
+    assert gone["error_code"] == "missing"
     assert [at["verdict"] for at in third["against"][0]["verdicts"]] == ["certified", "broken"]
 
     # The second time only what is missing is judged: here the failed pair, and one of which half a line was written

@@ -250,7 +250,7 @@ def test_some_encoders_failed(capsys, tmp_path: Path) -> None:
     cheap = ["--profile", "feature_space", "--images", "24", "--json"]
     code, out, err = run(capsys, "audit", *encoders, "--data", "digits", "--out", str(tmp_path), *cheap)
     assert code == ExitStatus.UNMET, err
-    assert [bool(row["error"]) for row in json.loads(out)["encoders"]] == [False, True]
+    assert [row["error_code"] for row in json.loads(out)["encoders"]] == [None, "mismatch"]
 
 
 def raising(error: BaseException) -> Callable[..., object]:
@@ -263,10 +263,10 @@ def raising(error: BaseException) -> Callable[..., object]:
 @pytest.mark.parametrize(
     ("error", "status", "said"),
     [
-        (HoldfastError("wrong"), 2, "error: wrong"),
-        (NothingAudited("nothing"), 3, "error: nothing"),
-        (UnreadableRecord("damaged"), 3, "error: damaged"),
-        (StoreError("full"), 3, "error: full"),
+        (HoldfastError("wrong"), 2, "error: wrong [error]"),
+        (NothingAudited("nothing"), 3, "error: nothing [failed]"),
+        (UnreadableRecord("damaged"), 3, "error: damaged [bad-data]"),
+        (StoreError("full"), 3, "error: full [bad-place]"),
         (ZeroDivisionError("division by zero"), 4, "a fault of Holdfast, not yours: ZeroDivisionError"),
         (KeyboardInterrupt(), 130, "interrupted"),
     ],

@@ -265,7 +265,7 @@ def test_audits_that_a_time_budget_cut_apart_are_told_how_to_be_alike(capsys, tw
     change(two[1], lambda record: record["data"].update(attacked=24))
     line = refused(capsys, "compare", *two)
     remedy = f"a time budget ended {two[1]!r} early; audit both with --budget none, or with --until '24 images'"
-    assert line.endswith(remedy)
+    assert line.endswith(f"{remedy} [mismatch]")
 
 
 @pytest.mark.parametrize("text", ['{"schema": 1}', "[]", "{", '{"schema": 2, "plan": {}, "encoders": []}'])

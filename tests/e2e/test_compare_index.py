@@ -15,6 +15,7 @@ from torch import nn
 import holdfast
 from holdfast.core import Encoder
 from holdfast.core.geometry import Geometry
+from holdfast.runtime.errors import BadPlace, NotEnough
 
 OLD, NEW = "zoo:digits-simclr", "zoo:digits-simclr-adv"
 TWO = ("compare-index", OLD, NEW, "--data", "digits")
@@ -276,7 +277,7 @@ def test_inner_products_are_told_with_their_own_sign(capsys, images: torch.Tenso
     again = given["measures"]["threshold"]["scores"]
     assert again["new"]["value"] == pytest.approx(limits["new"]["value"], rel=1e-2)
     assert given["measures"]["false_positives"]["scores"]["old"]["value"] == pytest.approx(0.02, abs=1e-3)
-    with pytest.raises(holdfast.HoldfastError) as error:
+    with pytest.raises(NotEnough) as error:
         holdfast.compare_index(old, new, images, threshold=1000.0, divergence="dot", quiet=True)
     assert "got 1000 with 0; the inner product of the nearest pair is" in str(error.value)
     assert "smaller" in str(error.value)
@@ -317,7 +318,7 @@ def test_a_folder_keeps_its_comparison_unless_overwrite_says_otherwise(images: t
             lambda: holdfast.audit(old, images, measures="uniformity", out=folder, quiet=True),
         ),
     ):
-        with pytest.raises(holdfast.HoldfastError) as error:
+        with pytest.raises(BadPlace) as error:
             again()
         assert said in str(error.value)
     assert held == {name: (folder / name).read_bytes() for name in held}

@@ -10,6 +10,7 @@ import torch
 from test_command_line import refused, run
 
 import holdfast
+from holdfast.runtime.errors import Mismatch
 from holdfast.sources.data import open_images
 from holdfast.sources.encoders import open_encoder
 
@@ -71,7 +72,7 @@ def test_arrays_stand_beside_files_and_encoders(two: Path) -> None:
     names = open_images("digits", images=60).ids
     vectors = np.random.default_rng(1).normal(size=(60, 32)).astype(np.float32)
     for sides in ((OLD, vectors), (vectors, OLD)):
-        with pytest.raises(holdfast.HoldfastError) as error:
+        with pytest.raises(Mismatch) as error:
             holdfast.compare_index(*sides, "digits", images=60, quiet=True)
         assert f"got none for 60 of 60, first {names[0]!r}" in str(error.value)
 

@@ -14,7 +14,7 @@ from test_command_line import run
 from torch import Tensor, nn
 
 import holdfast
-from holdfast.core import Encoder, Geometry, HoldfastError, Rng, Shard
+from holdfast.core import Encoder, Geometry, Rng, Shard
 from holdfast.core.outside import Outside, Wanted
 from holdfast.core.pair import Pair
 from holdfast.parts.divergences.cosine import Cosine
@@ -24,6 +24,7 @@ from holdfast.parts.divergences.l1 import L1
 from holdfast.parts.divergences.l2 import L2
 from holdfast.parts.observations.disagreements import Disagreements
 from holdfast.report.index_sentences import _disagree
+from holdfast.runtime.errors import BadValue, Conflict, Mismatch, Unsupported
 from holdfast.workflows.compare_index.attacked import Seen, _measure
 from loopback import Said, serve
 
@@ -386,13 +387,13 @@ def test_the_command_shows_it_and_keeps_it(tmp_path: Path, capsys: pytest.Captur
 )
 def test_what_cannot_be_asked_is_refused(pictures: Tensor, options: dict, said: str) -> None:
     sides = Encoder(network(1), mean=0, std=1, name="a"), Encoder(network(1, 0.1), mean=0, std=1, name="b")
-    with pytest.raises(HoldfastError) as error:
+    with pytest.raises(BadValue) as error:
         holdfast.compare_index(*sides, pictures, k=(1,), quiet=True, **options)
     assert said in str(error.value)
 
 
 def test_stored_vectors_cannot_be_attacked(pictures: Tensor) -> None:
-    with pytest.raises(HoldfastError) as error:
+    with pytest.raises(Conflict) as error:
         holdfast.compare_index(
             torch.randn(24, 12), Encoder(network(1), mean=0, std=1), pictures, attacked=3, k=(1,), quiet=True
         )
@@ -405,7 +406,7 @@ def test_encoders_that_see_other_pixels_cannot_be_attacked(tmp_path: Path) -> No
         PIL.Image.fromarray(values).save(tmp_path / f"{number}.png")
     net = nn.Sequential(nn.AdaptiveAvgPool2d(4), nn.Flatten())
     sides = [Encoder(net, mean=0, std=1, geometry=Geometry((size, size)), name=str(size)) for size in (8, 12)]
-    with pytest.raises(HoldfastError) as error:
+    with pytest.raises(Mismatch) as error:
         holdfast.compare_index(*sides, str(tmp_path), attacked=2, k=(1,), quiet=True)
     assert "see the same pixels" in str(error.value)
     assert [side.passes.total for side in sides] == [0, 0]
@@ -413,7 +414,7 @@ def test_encoders_that_see_other_pixels_cannot_be_attacked(tmp_path: Path) -> No
 
 def test_an_encoder_of_random_numbers_is_refused_before_any_pass(pictures: Tensor) -> None:
     sides = [Encoder(network(1), mean=0, std=1, name=name, draws=draws) for name, draws in (("a", None), ("b", 2))]
-    with pytest.raises(HoldfastError) as error:
+    with pytest.raises(Unsupported) as error:
         holdfast.compare_index(*sides, pictures, attacked=2, k=(1,), quiet=True)
     assert "expected one without random numbers" in str(error.value)
     assert [side.passes.total for side in sides] == [0, 0]

@@ -29,7 +29,7 @@ from holdfast.auditing.series import Series
 from holdfast.auditing.session import Session
 from holdfast.auditing.shards import ShardFile, ShardResults
 from holdfast.auditing.work import Step
-from holdfast.core import Encoder, HoldfastError, Observation, registry
+from holdfast.core import Encoder, Observation, registry
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.checks.collapse import Collapse
 from holdfast.parts.checks.frozen import Frozen
@@ -39,6 +39,7 @@ from holdfast.parts.measures.certified.certified_radius import CertifiedRadius
 from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
 from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
 from holdfast.parts.measures.probabilistic.probabilistic_robustness import ProbabilisticRobustness
+from holdfast.runtime.errors import BadPlace, Failed, Mismatch, Missing, UnreadableRecord, Unsupported
 from holdfast.runtime.listener import Silent
 from holdfast.sources.data import open_images
 from holdfast.sources.data.arrays import Arrays
@@ -181,7 +182,7 @@ def test_parts_in_one_folder_or_in_several_make_the_same_record(tmp_path: Path) 
     parts(asked, own)
     (files(own[1])[0].parent / "0000000-0000008.safetensors.0123abcd.part").write_bytes(b"half")  # of a kill
     assert all(0 < len(files(folder)) < len(files(one)) for folder in own)
-    with pytest.raises(HoldfastError, match=r"is not complete: py:watched.*shards are missing; run the parts"):
+    with pytest.raises(Missing, match="py:watched"):
         merge_parts(own[0], [own[1]], trust=True)
     record = merge_parts(tmp_path / "merged", own, trust=True)
     assert record["failures"] == []
@@ -196,14 +197,14 @@ def test_merging_makes_what_is_missing_where_asked(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_merged_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(HoldfastError, match="expected a folder with a part of an audit"):
+    with pytest.raises(UnreadableRecord):
         merge_parts(tmp_path / "none")
     assert not (tmp_path / "none").exists()
     prepare(plan(), tmp_path / "a")
     prepare(plan(seed=1), tmp_path / "b")
-    with pytest.raises(HoldfastError, match=r"holds a part of another audit"):
+    with pytest.raises(Mismatch):
         merge_parts(tmp_path / "a", [tmp_path / "b"])
-    with pytest.raises(HoldfastError, match="expected a folder with a part of an audit"):
+    with pytest.raises(UnreadableRecord):
         merge_parts(tmp_path / "a", [tmp_path / "none"])
 
 
@@ -399,7 +400,7 @@ def test_what_cannot_be_certified_is_no_failure_of_a_worker_or_part(tmp_path: Pa
 
 def test_a_folder_that_cannot_be_written_ends_the_audit(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("in the way")
-    with pytest.raises(StoreError, match=r"cannot write .*cache"):
+    with pytest.raises(StoreError, match="cache"):
         run_audit(plan(), tmp_path, engine=Processes(1, threads=1))
     idle = ("resource_tracker", "multiprocessing.forkserver")  # which end with this process
     assert all(any(name in command(pid) for name in idle) for pid in children(os.getpid()))
@@ -425,7 +426,7 @@ def test_what_cannot_be_sent_to_workers_is_refused(tmp_path: Path) -> None:
 
     for module in (Local(), nn.Sequential(nn.Flatten(), Hooked())):
         given = {"it": Encoder(module, mean=0, std=1)}
-        with pytest.raises(HoldfastError, match=r"got some that cannot be sent to them .*name them by specs"):
+        with pytest.raises(Unsupported):
             run_audit(plan("it"), tmp_path, encoders=given, engine=Processes(2))
 
 
@@ -443,14 +444,14 @@ def test_a_module_that_workers_cannot_import_is_told(tmp_path: Path, monkeypatch
     sys.modules["vanishing"] = vanishing = type(sys)("vanishing")
     exec("from torch import nn\nclass Net(nn.Flatten):\n    pass", vanishing.__dict__)
     given = {"it": Encoder(vanishing.Net(), mean=0, std=1)}
-    with pytest.raises(HoldfastError, match=r"expected worker processes to open what .* No module named 'vanishing'"):
+    with pytest.raises(Failed, match="vanishing"):
         run_audit(plan("it"), tmp_path, encoders=given, engine=Processes(2))
     del sys.modules["vanishing"]
 
 
 @pytest.mark.slow
 def test_workers_must_see_the_run_folder(tmp_path: Path) -> None:
-    with pytest.raises(HoldfastError, match=r"expected workers to see the run folder, got none on .*memory://"):
+    with pytest.raises(BadPlace, match="memory://"):
         run_audit(plan(), "memory://unseen/run", engine=Processes(1))
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from holdfast.auditing.plan import Plan
-from holdfast.core import Encoder, HoldfastError, Measure
+from holdfast.core import Encoder, Measure
 from holdfast.numerics.rng import Rng
 from holdfast.parts.measures.classifiers.few_shot_accuracy import FewShotAccuracy
 from holdfast.parts.probes.knn import Knn
@@ -17,6 +17,7 @@ from holdfast.parts.probes.linear import Linear
 from holdfast.parts.probes.logits import Logits
 from holdfast.parts.probes.shared.shots import draw_shots
 from holdfast.parts.threats.global_shuffle import GlobalShuffle
+from holdfast.runtime.errors import BadValue, Missing
 from holdfast.sources.data import open_images
 from json_records import run_audit
 
@@ -110,13 +111,13 @@ def test_what_cannot_be_asked_is_refused(tmp_path: Path) -> None:
     (left_out,) = measure["left_out"].items()
     assert left_out[0] == "shots 60"
     assert "expected at least 60 training images of each class, got" in left_out[1]
-    for wrong, match in (
-        ({"shots": ()}, "one number or more"),
-        ({"shots": (5, 5)}, "each once"),
-        ({"shots": (0,)}, "at least 1 shot"),
-        ({"draws": 1}, "draws: expected at least 2"),
-        ({"probe": Logits()}, "a probe that learns"),
-        ({"consistent": True}, "consistent: expected a threat"),
+    for wrong, kind, match in (
+        ({"shots": ()}, BadValue, "shots"),
+        ({"shots": (5, 5)}, BadValue, "once"),
+        ({"shots": (0,)}, BadValue, "shot"),
+        ({"draws": 1}, BadValue, "draws"),
+        ({"probe": Logits()}, BadValue, "few_shot"),
+        ({"consistent": True}, Missing, "consistent"),
     ):
-        with pytest.raises(HoldfastError, match=match):
+        with pytest.raises(kind, match=match):
             FewShotAccuracy(**wrong)

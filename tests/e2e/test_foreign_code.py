@@ -16,7 +16,7 @@ import holdfast
 from holdfast.core import InWords, Score, Table, registry
 from holdfast.parts.attacks.fgsm import Fgsm
 from holdfast.parts.measures.drift.cosine_to_self import CosineToSelf
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import Failed, NothingAudited
 from holdfast.runtime.foreign import Ended, forbid_mutation, foreign
 from holdfast.sources.encoders import open_encoder
 
@@ -101,7 +101,7 @@ def test_an_encoder_that_misbehaves_is_its_own_failure(folder: Path, factory: st
 
 def test_a_module_that_cannot_be_imported_is_said_before_any_pass(folder: Path) -> None:
     says = r"called sys.exit\(0\) while it was imported; move its script part under .* to audit the other 1"
-    with pytest.raises(HoldfastError, match=says):
+    with pytest.raises(NothingAudited, match=says):
         holdfast.audit(["py:script:build?mean=0&std=1", "zoo:digits-simclr"], "digits", profile="quick", images=16)
 
 
@@ -165,7 +165,7 @@ def test_a_write_into_what_is_large_is_noticed_wherever_it_is() -> None:
         assert float((large + 1).sum()) == 200
     for place in (1, 70):
         with (
-            pytest.raises(HoldfastError, match="changes its input in place"),
+            pytest.raises(Failed, match="clone"),
             forbid_mutation("it", large[:3], large=large),
         ):
             large[place].add_(1)
@@ -256,7 +256,7 @@ def test_a_data_set_that_ends_the_process(tmp_path: Path) -> None:
                 sys.exit(0)
             return np.full((8, 8), index, np.uint8)
 
-    with pytest.raises(HoldfastError, match=r"item 13 called sys\.exit\(0\) while it was read"):
+    with pytest.raises(Failed, match="item 13"):
         holdfast.audit("zoo:digits-simclr", Items(), profile="quick")
 
 
@@ -266,12 +266,12 @@ def test_what_foreign_code_raises() -> None:
         with pytest.raises(passing), foreign("x", "run"):
             raise passing
     for turned in (SystemExit, type("Stop", (BaseException,), {})):
-        with pytest.raises(HoldfastError), foreign("x", "run"):
+        with pytest.raises(Failed), foreign("x", "run"):
             raise turned
-    with pytest.raises(HoldfastError, match="x, while it was run: KeyError: 'y'"), foreign("x", "run", wrap=True):
+    with pytest.raises(Failed, match="KeyError: 'y'"), foreign("x", "run", wrap=True):
         raise KeyError("y")
     tensor = torch.zeros(3)
-    with pytest.raises(HoldfastError, match="in place"), forbid_mutation("x", tensor):
+    with pytest.raises(Failed, match="clone"), forbid_mutation("x", tensor):
         tensor.numpy()[1] = 1
 
 
@@ -281,7 +281,7 @@ def test_values_that_change_places_are_a_change(shape: tuple[int, ...], change: 
     x = torch.rand(shape, generator=torch.Generator().manual_seed(0))
     if torch.equal(change(x).view(shape), x):
         pytest.skip("nothing changes places")
-    with pytest.raises(HoldfastError), forbid_mutation("x", x):
+    with pytest.raises(Failed), forbid_mutation("x", x):
         x.copy_(change(x).view(shape).clone())
 
 

@@ -21,6 +21,7 @@ from holdfast.core import HoldfastError
 from holdfast.parts.checks.collapse import Collapse
 from holdfast.parts.measures.drift.cosine_to_self import CosineToSelf
 from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
+from holdfast.runtime.errors import BadValue
 from json_records import compare_runs, run_audit
 
 SEEDS = {name: number for number, name in enumerate(("a-0", "a-1", "a-2", "b-0", "b-1", "b-2", "c"))}
@@ -263,7 +264,7 @@ def test_a_copy_is_no_other_seed(whole: str) -> None:
         record["encoders"][1]["fingerprint"] = record["encoders"][0]["fingerprint"]
 
     change(whole, copy)
-    with pytest.raises(HoldfastError) as error:
+    with pytest.raises(BadValue) as error:
         compared(whole)
     assert "a-0 and a-1 have the same weights" in str(error.value)
 

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from holdfast.core import Encoder, HoldfastError
+from holdfast.runtime.errors import NotCertified
 from holdfast.workflows.harden.audits import Opened
 from holdfast.workflows.harden.plan import Hardening
 from holdfast.workflows.harden.run import harden
@@ -52,7 +53,7 @@ def test_what_cannot_be_bounded_is_refused_before_a_rate_is_looked_for(tmp_path:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x.sort(1).values
 
-    with pytest.raises(HoldfastError) as error:
+    with pytest.raises(NotCertified) as error:
         harden(asked(steps=4, rate=None), tmp_path, opened=Opened(encoder=encoder(Sorted())))
     assert "sort cannot be bounded" in str(error.value)
     assert not (tmp_path / "harden-plan.json").exists()

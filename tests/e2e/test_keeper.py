@@ -13,8 +13,9 @@ import torch
 from safetensors.torch import load_file
 from test_command_line import refused
 
-from holdfast.core import Encoder, HoldfastError, registry
+from holdfast.core import Encoder, registry
 from holdfast.report.documents.hardening import price
+from holdfast.runtime.errors import BadValue
 from holdfast.sources.data import open_images
 from holdfast.sources.encoders import open_encoder
 from holdfast.storage.run_folder import Store
@@ -190,7 +191,7 @@ def test_the_attack_is_as_asked() -> None:
 
 @pytest.mark.parametrize("asked", [{"patience": 0}, {"attack_steps": 0}, {"attack_step": 0.0}])
 def test_nothing_is_no_number_of_steps(asked: dict[str, float]) -> None:
-    with pytest.raises(HoldfastError) as error:
+    with pytest.raises(BadValue) as error:
         replace(ASKED, **asked)
     assert "above 0" in str(error.value)
 

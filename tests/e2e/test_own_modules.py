@@ -17,7 +17,7 @@ from torch.nn.utils import parametrizations, parametrize
 
 import holdfast
 from holdfast.core import Encoder, HoldfastError
-from holdfast.runtime.errors import NotCertified
+from holdfast.runtime.errors import NotCertified, Unsupported
 from holdfast.runtime.network import copy_of
 from holdfast.workflows.monitor.snapshot import freeze_copy
 
@@ -220,9 +220,9 @@ def test_bounds_allow_for_no_rounding_in_half_precision() -> None:
     from holdfast.numerics.bounds.trace import trace
 
     trace(Encoder(copy.deepcopy(plain()).double(), mean=0, std=1), (3, 8, 8))
-    with pytest.raises(NotCertified, match=r"half precision \(module.1.weight\).*network.float\(\)"):
+    with pytest.raises(NotCertified, match=r"module\.1\.weight"):
         trace(Encoder(plain().half(), mean=0, std=1), (3, 8, 8))
-    with pytest.raises(NotCertified, match="casts its numbers to float32, whose rounding no bound allows for"):
+    with pytest.raises(NotCertified, match="float32"):
         trace(Encoder(Own(lambda own, x: own.net(x).half().float()), mean=0, std=1), (3, 8, 8))
     network = trace(Encoder(ALIKE["a map of one place"](), mean=0, std=1), (3, 8, 8))
     assert network(X.double()).shape == (6, 8)
@@ -318,7 +318,7 @@ def test_what_cannot_be_audited_is_one_line_with_the_way_out(kind: str) -> None:
 def test_what_a_step_without_a_derivative_gives_is_no_gradient() -> None:
     network = torch.ao.quantization.quantize_dynamic(plain(), {nn.Linear}, dtype=torch.qint8)
     x = X.clone().requires_grad_()
-    with pytest.raises(HoldfastError, match=r"expected a gradient with respect to the pixels, got none.*attack=square"):
+    with pytest.raises(Unsupported, match="attack=square"):
         freeze_copy(network, 0.0, 1.0)(x).sum().backward()
 
 

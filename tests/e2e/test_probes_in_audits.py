@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from holdfast.auditing.plan import Plan
-from holdfast.core import Encoder, Head, HoldfastError, Measure
+from holdfast.core import Encoder, Head, Measure
 from holdfast.core.registry import spec
 from holdfast.parts.measures.classifiers.probe_accuracy import ProbeAccuracy
 from holdfast.parts.measures.corruptions.corrupted_accuracy import CorruptedAccuracy
@@ -23,6 +23,7 @@ from holdfast.parts.threats.gamma import Gamma
 from holdfast.parts.threats.gaussian import Gaussian
 from holdfast.parts.threats.global_shuffle import GlobalShuffle
 from holdfast.parts.threats.local_shuffle import LocalShuffle
+from holdfast.runtime.errors import BadData, BadValue, Mismatch, Missing, NotEnough
 from holdfast.sources.data import ImageSet, open_images
 from holdfast.sources.data.arrays import Arrays
 from holdfast.sources.data.digits import Digits
@@ -174,26 +175,26 @@ def test_classes_are_told_by_their_names(tmp_path: Path) -> None:
     assert found["top-1"]["value"] == 1
     assert "class 0" not in found  # the ape's number
     (tmp_path / "test" / "cat").rename(tmp_path / "test" / "dog")
-    with pytest.raises(HoldfastError, match=r"expected classes that .* has too, ape, bee, cat; got dog"):
+    with pytest.raises(Mismatch, match="dog"):
         run_audit(asked, tmp_path / "out2", encoders={"pixels": pixels()})
 
 
 def test_bad_input_is_refused_before_anything_runs(tmp_path: Path) -> None:
-    with pytest.raises(HoldfastError, match=r"got 200 of 200 that are among them \(different pictures: 200\)"):
+    with pytest.raises(NotEnough, match="200 of 200"):
         audit(tmp_path, ProbeAccuracy(), train=str(tmp_path / "heldout.npz"))
     bare = tmp_path / "bare.npz"
     np.savez(bare, images=np.random.default_rng(0).random((20, 8, 8)).astype(np.float32))
-    with pytest.raises(HoldfastError, match=r"probe_accuracy: expected images with lab.* in bare.*need none: corr"):
+    with pytest.raises(Missing, match="probe_accuracy"):
         audit(tmp_path, ProbeAccuracy(), CorruptionDrift(THREATS), train=str(bare))
-    with pytest.raises(HoldfastError, match="train_images: expected training images"):
+    with pytest.raises(Missing, match="train_images"):
         Plan(("it",), "digits", (ProbeAccuracy(),), train_images=10)
-    with pytest.raises(HoldfastError, match=r"expected each once, got γ 0\.2, γ 0\.2"):
+    with pytest.raises(BadValue, match=r"0\.2"):
         CorruptionDrift((Gamma(0.2), Gamma(0.2)))
-    with pytest.raises(HoldfastError, match="threats: expected one threat or more"):
+    with pytest.raises(BadValue, match="threats"):
         RelativeDrop(threats=())
-    with pytest.raises(HoldfastError, match="consistent: expected a threat"):
+    with pytest.raises(Missing, match="consistent"):
         ProbeAccuracy(consistent=True)
-    with pytest.raises(HoldfastError, match="expected at least 1 neighbour"):
+    with pytest.raises(BadValue, match="neighbour_consistency"):
         NeighbourConsistency(k=0)
 
 
@@ -245,13 +246,13 @@ def test_names_of_classes_that_cannot_tell_them_apart_are_refused(tmp_path: Path
     train = {"images": 1 - images, "labels": labels, "classes": np.array(["crane", "bee", "crane"])}
     np.savez(tmp_path / "train.npz", **train)
     for classes, wrong, match in (
-        (["bee", "crane", "ape"], labels.clip(0, 1), "several are called crane"),
-        (["bee", "crane"], labels, r"expected labels from 0 to 1.*got \[2\]"),
-        (["bee", "crane"], labels - 2, "expected labels from 0 on, or -1 for none, got -2"),
+        (["bee", "crane", "ape"], labels.clip(0, 1), "crane"),
+        (["bee", "crane"], labels, r"\[2\]"),
+        (["bee", "crane"], labels - 2, "-2"),
     ):
         np.savez(tmp_path / "test.npz", images=images, labels=wrong, classes=np.array(classes))
         asked = Plan(("it",), str(tmp_path / "test.npz"), (ProbeAccuracy(),), train=str(tmp_path / "train.npz"))
-        with pytest.raises(HoldfastError, match=match):
+        with pytest.raises(BadData, match=match):
             run_audit(asked, tmp_path / "out", encoders={"it": pixels()}, overwrite=True)
 
 

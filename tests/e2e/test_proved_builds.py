@@ -14,6 +14,7 @@ from holdfast.core.pair import Pair
 from holdfast.parts.observations.proved_alike import ProvedAlike
 from holdfast.parts.threats.linf import Linf
 from holdfast.report.index_sentences import _say_proofs
+from holdfast.runtime.errors import Conflict, Failed
 from holdfast.workflows.compare_index.attacked import Seen
 from holdfast.workflows.compare_index.proved import Proofs, _compare, _measure
 from levels import Levels, round_weights
@@ -152,7 +153,7 @@ def test_an_attack_that_contradicts_a_proof_ends_the_comparison() -> None:
     )
     _compare(proved, seen, ("a", "b"))
     for wrong in (replace(seen, radius=0.09 * ones), replace(seen, cosine=0.8 * ones)):
-        with pytest.raises(HoldfastError) as error:
+        with pytest.raises(Failed) as error:
             _compare(proved, wrong, ("a", "b"))
         assert str(error.value).startswith("image 'a': an attack contradicts a proof")
 
@@ -172,6 +173,6 @@ def test_bad_requests_are_refused_before_a_pass(options: dict[str, Any], said: s
 
 
 def test_stored_vectors_have_no_network(tmp_path: Any) -> None:
-    with pytest.raises(HoldfastError) as error:
+    with pytest.raises(Conflict) as error:
         holdfast.compare_index("vectors:old.npy", "vectors:new.npy", proved=3, out=tmp_path / "run")
     assert "proved: expected two encoders, whose networks can be read" in str(error.value)

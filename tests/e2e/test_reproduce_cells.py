@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from holdfast.core import HoldfastError, Score
+from holdfast.core import Score
+from holdfast.runtime.errors import BadValue, UnknownName
 from holdfast.workflows.reproduce.cells import _quantile, ratio
 from holdfast.workflows.reproduce.recipe import read
 from json_records import reproduce
@@ -155,7 +156,7 @@ def test_what_is_not_there_is_told(made: tuple[Path, dict, dict], before: str, a
     path = made[0] / "bad.toml"
     path.write_text(TABLE.replace(before, after), encoding="utf-8")
     if after.startswith("less"):
-        with pytest.raises(HoldfastError, match=message):
+        with pytest.raises(UnknownName, match=message):
             read(str(path))
         return
     found = reproduce(read(str(path)), made[0] / "run")
@@ -197,7 +198,7 @@ def test_trainings_are_like_others(tmp_path: Path) -> None:
     train = read(str(path), "small").inputs["a"].train
     assert train == {"encoder": "zoo:digits_cnn", "epochs": 6, "method": method}
     path.write_text(LIKE.replace('like = "plain"', 'like = "robust"'), encoding="utf-8")
-    with pytest.raises(HoldfastError, match="robust"):
+    with pytest.raises(BadValue, match="robust"):
         read(str(path))
 
 

@@ -20,9 +20,10 @@ from holdfast.auditing.request import AuditRequest
 from holdfast.auditing.shards import cuts_of
 from holdfast.auditing.until import Until, until_of
 from holdfast.cli import common
-from holdfast.core import Encoder, HoldfastError, Score
+from holdfast.core import Encoder, Score
 from holdfast.report import html
 from holdfast.report.rounds import explain_stop
+from holdfast.runtime.errors import BadValue
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.record import Record
 from holdfast.storage.seal import unbroken
@@ -353,7 +354,7 @@ def test_python_takes_a_budget_and_an_aim() -> None:
     few = {"images": 24, "attacked": 12, "settings": SHORT, "batch_size": 8, "quiet": True}
     record = holdfast.audit(encoder(), "digits", until="8 images", **few)
     assert record.data["data"]["attacked"] == 8
-    with pytest.raises(HoldfastError, match="expected a time"):
+    with pytest.raises(BadValue, match="2 minutes"):
         holdfast.audit(encoder(), "digits", images=24, budget="2 minutes", quiet=True)
 
 

@@ -15,8 +15,8 @@ import holdfast
 from holdfast.auditing.plan_file import make_plan
 from holdfast.auditing.request import AuditRequest
 from holdfast.auditing.services import OPENING, foresee
-from holdfast.core import Encoder, HoldfastError
-from holdfast.runtime.errors import NothingAudited
+from holdfast.core import Encoder
+from holdfast.runtime.errors import NotEnough, NothingAudited
 from holdfast.runtime.exit_status import ExitStatus
 from holdfast.sources.encoders import open_encoder
 from holdfast.sources.encoders.shared import connection
@@ -210,7 +210,7 @@ def test_what_was_measured_before_it_failed_stays(bad: Said, service: Loopback, 
 
 
 def test_more_calls_than_are_allowed_are_refused_before_the_first(service: Loopback, tmp_path: Path) -> None:
-    with pytest.raises(HoldfastError) as error:
+    with pytest.raises(NotEnough) as error:
         holdfast.audit(f"http://{service.host}/", IMAGES, calls=20, out=tmp_path, **SMALL)
     assert "--calls allows 20" in str(error.value)
     assert not service.asked
@@ -318,7 +318,7 @@ def test_a_record_holds_no_credential(service: Loopback, tmp_path: Path, monkeyp
 @pytest.mark.parametrize(("same", "edits"), [(False, False), (True, False), (False, True), (True, True)])
 def test_a_comparison_foresees_its_calls(same: bool, edits: bool, service: Loopback, tmp_path: Path) -> None:
     spec, asked = f"http://{service.host}/?batch=5", {"same": same, "edits": edits, "out": tmp_path}
-    with pytest.raises(HoldfastError) as error:
+    with pytest.raises(NotEnough) as error:
         holdfast.compare_index(embed, spec, IMAGES, calls=1, **asked)
     foreseen = re.search(r"up to (\d+) images in about (\d+) calls, and --calls allows 1;", str(error.value))
     assert foreseen
@@ -340,7 +340,7 @@ def test_a_comparison_foresees_what_attacks_send(led: bool, each: int, service: 
     old, new = white if led else embed, f"http://{service.host}/?batch=5"
 
     def foresee_with(attacked: int) -> list[int]:
-        with pytest.raises(HoldfastError) as error:
+        with pytest.raises(NotEnough) as error:
             holdfast.compare_index(old, new, IMAGES, attacked=attacked, calls=1, out=tmp_path)
         foreseen = re.search(r"up to ([\d,]+) images in about ([\d,]+) calls, and --calls allows 1;", str(error.value))
         assert foreseen

@@ -13,9 +13,10 @@ from test_harden import _tiny, unaudited  # noqa: F401
 from test_training import recipe, same, weights
 from torch import nn
 
-from holdfast.core import Batch, Encoder, Facts, Geometry, HoldfastError
+from holdfast.core import Batch, Encoder, Facts, Geometry
 from holdfast.parts.methods import self_distillation
 from holdfast.parts.methods.self_distillation import SelfDistillation
+from holdfast.runtime.errors import BadPlace
 from holdfast.sources.data import open_images
 from holdfast.sources.encoders import open_encoder
 from holdfast.sources.encoders.shared.copies import trainable
@@ -99,10 +100,10 @@ def test_another_teacher_in_the_same_file_is_another_training(tmp_path: Path) ->
         train(asked, tmp_path / "train")
         harden(hardening, tmp_path / "harden")
     teacher_file(tmp_path / "teacher.safetensors", 0.01)
-    with pytest.raises(HoldfastError) as error:
+    with pytest.raises(BadPlace) as error:
         train(asked, tmp_path / "train")
     assert "is of another recipe" in str(error.value)
-    with pytest.raises(HoldfastError) as error:
+    with pytest.raises(BadPlace) as error:
         harden(hardening, tmp_path / "harden")
     assert "holds another hardening" in str(error.value)
 

@@ -17,13 +17,14 @@ from test_command_line import refused, run
 from test_training import ATTACK, SIMCLR, recipe, write
 from torch import nn
 
-from holdfast.core import Encoder, HoldfastError
+from holdfast.core import Encoder
 from holdfast.parts.probes.knn import Knn
 from holdfast.parts.threats.gamma import Gamma
 from holdfast.parts.threats.linf import Linf
 from holdfast.parts.threats.mixture import Mixture, save
 from holdfast.parts.threats.shared.generator import Design, Generator
 from holdfast.parts.threats.shared.learned import LearnedNoise
+from holdfast.runtime.errors import BadData, BadPlace, BadValue, Failed, NotFinite, Unsupported
 from holdfast.sources.encoders import open_encoder
 from holdfast.training import loop
 from holdfast.training.adversary import Adversary
@@ -54,11 +55,9 @@ def test_numbers_of_monitors_are_read_back(number: object, tmp_path: Path) -> No
     assert train(asked, tmp_path, monitors=(watch,)).resumed == 2
 
 
-@pytest.mark.parametrize(
-    ("said", "problem"), [({"a": "b"}, "expected one number"), ({"loss": 0}, "has 'loss' already")]
-)
+@pytest.mark.parametrize(("said", "problem"), [({"a": "b"}, "number"), ({"loss": 0}, "'loss'")])
 def test_what_monitors_may_not_say(said: dict, problem: str, tmp_path: Path) -> None:
-    with pytest.raises(HoldfastError, match=problem):
+    with pytest.raises(BadValue, match=problem):
         train(recipe(SIMCLR, steps=2), tmp_path, monitors=(Says(lambda: said),))
 
 
@@ -84,14 +83,14 @@ def small_disk() -> Iterator[None]:
 
 @pytest.mark.usefixtures("small_disk")
 def test_a_checkpoint_that_does_not_fit_is_one_clear_line(tmp_path: Path) -> None:
-    with pytest.raises(HoldfastError, match=r"cannot write .*checkpoint\.pt.*larger than the limit of a file"):
+    with pytest.raises(BadPlace, match=r"checkpoint\.pt"):
         train(recipe(SIMCLR, steps=2), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["recipe.json"]  # nothing half-written stays
 
 
 def test_weights_that_blow_up_in_the_last_step(tmp_path: Path) -> None:
     asked = recipe(SIMCLR, steps=1, optimiser={"name": "sgd", "rate": 1e38, "weight_decay": 1e38})
-    with pytest.raises(HoldfastError, match="after its last step, 1: not finite: weights"):
+    with pytest.raises(NotFinite, match="weights"):
         train(asked, tmp_path)
     assert not (tmp_path / "encoder.safetensors").exists()
 
@@ -119,19 +118,19 @@ def test_what_ends_is_kept_with_its_log(kind: str, tmp_path: Path) -> None:
 def test_a_collapse_is_not_answered_by_the_method_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "PATIENCE", 3)
     encoder = Encoder(Flat(), mean=0, std=1, name="flat")
-    with pytest.raises(HoldfastError) as error:
+    with pytest.raises(Failed) as error:
         train(recipe(SIMCLR, steps=30, optimiser={"rate": 1e-12}), tmp_path / "flat", encoder=encoder)
     assert "pushes images apart (barlow_twins or vicreg)" in str(error.value)
     np.savez(tmp_path / "equal.npz", images=np.full((256, 8, 8), 100, np.uint8))
     equal = recipe(SIMCLR, steps=30, data=str(tmp_path / "equal.npz"))
-    with pytest.raises(HoldfastError) as error:
+    with pytest.raises(Failed) as error:
         train(replace(equal, views=replace(equal.views, colour=0.0)), tmp_path / "equal")
     assert "give images that differ (different pictures among the 256: 1)" in str(error.value)
     assert "simclr" not in str(error.value)
 
 
 def test_a_spec_that_nobody_could_open_is_refused_before_the_training(tmp_path: Path) -> None:
-    with pytest.raises(HoldfastError, match="key=value"):
+    with pytest.raises(BadValue, match="key=value"):
         train(replace(recipe(SIMCLR), encoder="mine?"), tmp_path, encoder=Encoder(Flat(), mean=0, std=1))
     assert not list(tmp_path.iterdir())
 
@@ -199,7 +198,7 @@ def test_what_is_said_of_an_encoder_opens_it_again(place: str, tmp_path: Path) -
 def test_a_folder_that_no_spec_can_name(tmp_path: Path) -> None:
     train(recipe(SIMCLR, steps=1), tmp_path / "first")
     asked = recipe(SIMCLR, steps=1, encoder=f"file:{tmp_path}/first/encoder.safetensors")
-    with pytest.raises(HoldfastError, match=r"expected a path without '\?'"):
+    with pytest.raises(BadValue, match=r"'\?'"):
         train(asked, tmp_path / "why?")
 
 
@@ -254,7 +253,7 @@ class Bare(nn.Module):
 )
 @pytest.mark.parametrize("method", ["simclr", "self_distillation"])
 def test_networks_that_would_learn_nothing_are_refused(method: str, kind: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(HoldfastError, match=f"encoder 'bare': expected float32 weights with gradients .* {said}"):
+    with pytest.raises(Unsupported, match=f"'bare'.*{said}"):
         train(recipe(method=method, steps=1), tmp_path, encoder=Encoder(Bare(kind), mean=0, std=1, name="bare"))
 
 
@@ -286,7 +285,7 @@ def test_what_decides_the_weights_is_part_of_what_is_asked(what: str, tmp_path: 
         if not shift:
             train(asked, tmp_path / "run")
             assert train(asked, tmp_path / "run").resumed == 1
-    with pytest.raises(HoldfastError, match="is of another recipe"):
+    with pytest.raises(BadPlace):
         train(asked, tmp_path / "run")
 
 
@@ -296,7 +295,7 @@ def test_a_study_does_not_take_the_place_of_another(tmp_path: Path) -> None:
     asked = Study({"one": recipe(SIMCLR, images=100, steps=1)}, "digits", columns, 20, probes=(Knn(),))
     run_study(asked, tmp_path)
     kept = (tmp_path / "study.json").read_text()
-    with pytest.raises(HoldfastError, match="tells of 'one' by another recipe; choose another --out"):
+    with pytest.raises(BadPlace, match="'one'"):
         run_study(replace(asked, recipes={"one": replace(asked.recipes["one"], steps=2)}), tmp_path)
     assert (tmp_path / "study.json").read_text() == kept
     more = run_study(replace(asked, columns=(*asked.columns, Column("γ 3", Gamma(3.0)))), tmp_path)
@@ -308,7 +307,7 @@ def test_a_study_does_not_take_the_place_of_another(tmp_path: Path) -> None:
 )
 def test_a_study_does_not_take_the_place_of_what_it_cannot_read(text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "study.json").write_text(text)
-    with pytest.raises(HoldfastError) as refused:
+    with pytest.raises(BadData) as refused:
         run_study(Study({"one": recipe(SIMCLR, images=100)}, "digits", (Column("γ", Gamma(2.0)),)), tmp_path)
     assert said in str(refused.value)
     assert (tmp_path / "study.json").read_text() == text

@@ -9,7 +9,7 @@ import pytest
 
 import holdfast
 from holdfast import cli
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import Missing
 from holdfast.sources.encoders import open_encoder
 from holdfast.sources.encoders.shared.copies import save
 from holdfast.sources.trust import executes
@@ -117,7 +117,7 @@ def test_merge_runs_no_code_of_others_without_trust(planted: Path, capsys) -> No
     error = capsys.readouterr().err.strip().splitlines()[-1]
     assert "names code to be run here, or who is to get images: py:planted:build" in error
     assert "--trust" in error
-    with pytest.raises(HoldfastError, match="--trust"):
+    with pytest.raises(Missing, match="--trust"):
         merge_parts("another", [str(planted)])
     assert not Path("mark").exists()
     shutil.rmtree("another")

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 from test_report_in_browser import BROWSER, DRIVER, browser  # noqa: F401
 
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadPlace, BadValue
 from holdfast.workflows.view.server import Server, bound, is_local, names_of
 from holdfast.workflows.view.site import Page, Site
 from holdfast.workflows.view.write import write_site
@@ -112,7 +112,7 @@ def test_a_port_in_use_leads_to_the_next_or_to_advice() -> None:
         taken = first.getsockname()[1]
         with bound("127.0.0.1", taken, fixed=False) as second:
             assert taken < second.getsockname()[1] <= taken + 20
-        with pytest.raises(HoldfastError, match=rf"{taken} .*--port"):
+        with pytest.raises(BadPlace, match=rf"{taken} .*--port"):
             bound("127.0.0.1", taken, fixed=True)
 
 
@@ -148,7 +148,7 @@ def test_only_addresses_of_this_machine() -> None:
     assert is_local("localhost")
     assert is_local("::1")
     assert not is_local("0.0.0.0")
-    with pytest.raises(HoldfastError, match="--host"):
+    with pytest.raises(BadValue, match="--host"):
         is_local("example.com")
     assert "evil.example" not in names_of("0.0.0.0")
     assert socket.gethostname() in names_of("0.0.0.0")

@@ -12,7 +12,8 @@ from test_harden import _tiny, unaudited, words  # noqa: F401
 from test_training import SIMCLR, recipe, same, weights, write
 from torch import nn
 
-from holdfast.core import Encoder, HoldfastError
+from holdfast.core import Encoder
+from holdfast.runtime.errors import BadPlace
 from holdfast.sources.encoders import open_encoder
 from holdfast.training import loop
 from holdfast.training.learner import learner
@@ -87,9 +88,8 @@ def test_a_training_with_frozen_layers_goes_on_to_the_same_weights(
     resumed = train(asked, tmp_path / "run", encoder=network())
     assert resumed.resumed == 3
     assert same(weights(resumed), weights(train(asked, tmp_path / "whole", encoder=network())))
-    with pytest.raises(HoldfastError) as error:
+    with pytest.raises(BadPlace):
         train(replace(asked, freeze=()), tmp_path / "run", encoder=network())
-    assert "of another recipe" in str(error.value)
 
 
 @pytest.mark.parametrize("pattern", ["1.weight", "2.weight"])
@@ -125,9 +125,8 @@ def test_hardening_leaves_layers_out(capsys: pytest.CaptureFixture[str], tmp_pat
     assert moved(before, after) == {"network.5.weight", "network.5.bias"}
     # the same once more is done; another choice is another hardening
     assert harden(asked, tmp_path / "a").record.steps == 2
-    with pytest.raises(HoldfastError) as error:
+    with pytest.raises(BadPlace):
         harden(replace(asked, freeze=("0",)), tmp_path / "a")
-    assert "holds another hardening" in str(error.value)
 
 
 @pytest.mark.sweep(3)

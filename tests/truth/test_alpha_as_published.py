@@ -14,11 +14,12 @@ from test_branch_and_bound import MARGIN, X, least_on_a_grid, two_layers
 from test_crown_as_published import RADII, lemma, problem
 from torch import nn
 
-from holdfast.core import HoldfastError, registry
+from holdfast.core import registry
 from holdfast.parts.certifiers.alpha_crown import AlphaCrown
 from holdfast.parts.certifiers.beta_crown import BetaCrown
 from holdfast.parts.certifiers.shared.radius import certify_radii
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.errors import Conflict
 
 Maps = list[tuple[np.ndarray, np.ndarray]]
 Ranges = list[tuple[np.ndarray, np.ndarray]]
@@ -147,6 +148,6 @@ def test_splits_close_the_gap_without_intervals() -> None:
 def test_the_spec_of_a_record_without_the_option_means_met_with_intervals(name: str) -> None:
     older = {k: v for k, v in registry.spec(registry.find("certifiers", name)()).items() if k != "intervals"}
     assert registry.build(older).intervals
-    with pytest.raises(HoldfastError) as error:
+    with pytest.raises(Conflict) as error:
         registry.build({**older, "intervals": False, "beyond": "intervals"})
     assert f"{name}: expected beyond = refuse" in str(error.value)

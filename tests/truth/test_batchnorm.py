@@ -12,11 +12,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from holdfast.core import Batch, Encoder, Facts, HoldfastError
+from holdfast.core import Batch, Encoder, Facts
 from holdfast.core.student import mark_attacked_views
 from holdfast.parts.methods.byol import Byol
 from holdfast.parts.methods.simclr import Simclr
 from holdfast.runtime.distributed import gather
+from holdfast.runtime.errors import Mismatch, Unsupported
 from holdfast.sources.encoders import open_encoder
 from holdfast.sources.encoders.shared.copies import trainable
 from holdfast.training.batchnorm import unwrap_batchnorm, wrap_batchnorm
@@ -189,13 +190,13 @@ def test_a_layer_in_two_places_stays_one() -> None:
 
 @pytest.mark.parametrize("kind", ["frozen", "split"])
 def test_layers_without_running_statistics_are_refused(kind: str) -> None:
-    with pytest.raises(HoldfastError, match="running statistics"):
+    with pytest.raises(Unsupported, match="batchnorm="):
         wrap_batchnorm(network(nn.BatchNorm2d(2, track_running_stats=False)), kind)
 
 
 def test_layers_that_mix_images_cannot_be_split() -> None:
     layer = wrap_batchnorm(network(), "split").module[0].train()  # pyright: ignore
-    with mark_attacked_views(1, 3), pytest.raises(HoldfastError, match="mixes"):
+    with mark_attacked_views(1, 3), pytest.raises(Mismatch, match="mixes"):
         layer(images(0, 4))
 
 

@@ -4,12 +4,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from holdfast.core import Ball, Encoder, Goal, HoldfastError, Passes, Rng
+from holdfast.core import Ball, Encoder, Goal, Passes, Rng
 from holdfast.parts.attacks.carlini_wagner import CarliniWagner
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.errors import BadValue
 
 IDS = tuple("abcdefgh")
 WAY = torch.randn(1, 8, 8, generator=torch.Generator().manual_seed(0))
@@ -98,7 +99,7 @@ def test_longer_searches_begin_like_shorter_ones(tiny: Encoder, edges: Tensor) -
     ],
 )
 def test_impossible_parameters_are_refused(parameter: str, value: float, expected: str) -> None:
-    with pytest.raises(HoldfastError, match=f"^carlini_wagner.{parameter}: expected {expected}, got {value}$"):
+    with pytest.raises(BadValue, match=f"^carlini_wagner.{parameter}: expected {expected}, got {value}$"):
         CarliniWagner(**{parameter: value})
 
 

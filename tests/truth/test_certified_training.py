@@ -18,6 +18,7 @@ from holdfast.parts.certifiers.interval import Interval
 from holdfast.parts.certifiers.shared.certifier import Propagation
 from holdfast.parts.certifiers.shared.radius import certify_radii
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.errors import Conflict, NotCertified
 from holdfast.sources.encoders.shared.copies import copy_encoder, trainable
 from holdfast.training import loop
 from holdfast.training.batchnorm import wrap_batchnorm
@@ -312,7 +313,7 @@ def test_networks_that_cannot_be_bounded_are_refused_before_the_first_step(
 ) -> None:
     monkeypatch.delattr(loop._Training, "_one_step")
     encoder = Encoder(nn.Sequential(small().module, last), mean=0, std=1)
-    with pytest.raises(HoldfastError) as error:
+    with pytest.raises(NotCertified) as error:
         train(asked(), tmp_path, encoder=encoder, images=digits)
     assert str(error.value).startswith("not certified: ")
     assert said in str(error.value)
@@ -342,6 +343,6 @@ def test_recipes_that_say_nothing_sensible_are_refused(table: dict[str, object],
 
 def test_a_loss_that_cannot_be_bounded_is_refused(digits: TrainingImages, tmp_path: Path) -> None:
     recipe = replace(asked(), method=registry.part("methods", "supervised", relu=True))
-    with pytest.raises(HoldfastError) as error:
+    with pytest.raises(Conflict) as error:
         train(recipe, tmp_path, encoder=small(), images=digits)
     assert "relu=false" in str(error.value)

@@ -9,6 +9,7 @@ import pytest
 
 from holdfast.core import HoldfastError, Score
 from holdfast.numerics.statistics import clopper_pearson
+from holdfast.runtime.errors import UnknownName
 from holdfast.storage.reproduction import UNASKED, Agreement
 from holdfast.workflows.reproduce.agreement import compare_with_published
 from holdfast.workflows.reproduce.claim import NETWORKS, Cell, Claim
@@ -78,7 +79,7 @@ def test_several_may_each_be_above_the_others() -> None:
     assert outcome(claim, table({"a": 0.9, "b": 0.3, "c": 0.1, "d": 0.5})) == FAILS
     below = Claim("a and b are least", "below", [["a", "b"], "c", "d"], ("x",))
     assert outcome(below, table({"a": 0.1, "b": 0.2, "c": 0.7, "d": 0.5})) == HOLDS
-    with pytest.raises(HoldfastError, match="lost"):
+    with pytest.raises(UnknownName, match="lost"):
         Claim("who is best", "above", [["a", "lost"], "c"], ("x",)).check(ROWS, COLUMNS)
 
 

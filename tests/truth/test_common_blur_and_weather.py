@@ -25,12 +25,13 @@ from scipy.sparse import csgraph
 from sklearn.datasets import load_sample_images
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Rng
+from holdfast.core import Rng
 from holdfast.parts.threats.imagenet_c import ImagenetC, blur, spatter, weather
 from holdfast.parts.threats.imagenet_c.batches import in_parts
 from holdfast.parts.threats.imagenet_c.constants import CIFAR, IMAGENET
 from holdfast.parts.threats.imagenet_c.edges import distance, edges
 from holdfast.parts.threats.imagenet_c.motion import line
+from holdfast.runtime.errors import Missing, Unsupported
 
 SEVERITIES = (1, 2, 3, 4, 5)
 TABLES = {"imagenet": IMAGENET, "cifar": CIFAR}
@@ -430,7 +431,7 @@ def test_images_that_are_too_small_are_refused(
     corruption: str, severity: int, small: tuple[int, int], least: int
 ) -> None:
     x = torch.rand(2, 3, *small, generator=torch.Generator().manual_seed(0))
-    with pytest.raises(HoldfastError, match=f"{corruption}: expected sides of at least {least} pixels, got {small[0]}"):
+    with pytest.raises(Unsupported, match=rf"{corruption}: .*got {small[0]}"):
         ImagenetC(corruption, severity, "imagenet").sample(x, rng(x))
     enough = torch.rand(2, 3, least, least, generator=torch.Generator().manual_seed(0))
     out = ImagenetC(corruption, severity, "imagenet").sample(enough, rng(enough))
@@ -440,7 +441,7 @@ def test_images_that_are_too_small_are_refused(
 def test_folders_without_photographs_are_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no picture")
     x = photographs(32)
-    with pytest.raises(HoldfastError, match=r"expected a folder with .png or .jpg photographs, found none"):
+    with pytest.raises(Missing, match="frost"):
         ImagenetC("frost", textures=str(tmp_path)).sample(x, rng(x))
     folder_of(tmp_path, (400, 400))
     assert ImagenetC("frost", textures=str(tmp_path)).sample(x, rng(x)).shape == x.shape

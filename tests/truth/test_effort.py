@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from holdfast.core import Encoder, HoldfastError, Margin
+from holdfast.core import Encoder, Margin
 from holdfast.numerics.bounds import ranges as inside
 from holdfast.numerics.bounds.backward import Region, backward, boxes, standard_relaxations
 from holdfast.numerics.bounds.effort import Effort, Limit, Standing, listening
@@ -21,7 +21,7 @@ from holdfast.parts.certifiers.crown_ibp import CrownIbp
 from holdfast.parts.certifiers.shared import certifier as shared
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
-from holdfast.runtime.errors import NotCertified
+from holdfast.runtime.errors import BadValue, Conflict, NotCertified
 
 SIZE = (2, 12, 12)
 
@@ -132,7 +132,7 @@ def test_what_is_too_much_is_refused_before_it_begins(
     monkeypatch.setattr(inside, "crown_box", lambda *given: pytest.fail("it began"))
     with pytest.raises(
         NotCertified,
-        match=r"\d+ values .* which takes (about|more than) \d+ s, .* 1e-09 min .* crown_ibp",
+        match="crown_ibp",
     ):
         certifier(*problem())
     CrownIbp()(*problem())
@@ -140,7 +140,7 @@ def test_what_is_too_much_is_refused_before_it_begins(
 
 def test_what_was_foretold_wrongly_still_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Effort, "foretell", lambda self, values: None)
-    with pytest.raises(NotCertified, match="more values inside the network matter than was foretold"):
+    with pytest.raises(NotCertified, match="foretold"):
         Crown(minutes=1e-9)(*problem())
 
 
@@ -180,13 +180,13 @@ def test_what_fits_depends_on_no_other_image(minutes: float) -> None:
 
 
 def test_published_crown_meets_no_intervals_not_even_for_want_of_time() -> None:
-    with pytest.raises(HoldfastError, match="expected beyond = refuse"):
+    with pytest.raises(Conflict, match="beyond = refuse"):
         Crown(intervals=False, beyond="intervals")
 
 
 @pytest.mark.parametrize("minutes", [0.0, -1.0, float("nan")])
 def test_a_budget_is_positive(minutes: float) -> None:
-    with pytest.raises(HoldfastError, match="minutes"):
+    with pytest.raises(BadValue, match="minutes"):
         Crown(minutes=minutes)
 
 
@@ -223,7 +223,7 @@ def test_what_is_too_much_says_how_much() -> None:
     node = network.nodes[network.nonaffine_nodes[-1]].inputs[0]
     piece = Effort(network, Limit(1)).total([(node, 10**4, 0)])
     for seconds, said in ((120, "about 2 min"), (1000, "more than 5 min")):
-        with pytest.raises(NotCertified, match=f"which takes {said}, and this certifier may take 1 min"):
+        with pytest.raises(NotCertified, match=f"takes {said}"):
             Effort(network, Limit(1)).foretell([(node, 10**4, 0)] * round(seconds / piece))
 
 

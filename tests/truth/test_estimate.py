@@ -22,7 +22,7 @@ from holdfast.auditing.plan_file import make_plan
 from holdfast.auditing.request import AuditRequest
 from holdfast.auditing.rounds import answering
 from holdfast.auditing.session import Session
-from holdfast.core import Encoder, HoldfastError, Margin, Passes
+from holdfast.core import Encoder, Margin, Passes
 from holdfast.numerics.bounds import effort
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.certifiers.crown import Crown
@@ -37,6 +37,7 @@ from holdfast.parts.observations.radii import Radii
 from holdfast.parts.threats.linf import Linf
 from holdfast.report.documents.estimate import document
 from holdfast.report.render import print_document
+from holdfast.runtime.errors import BadValue
 from holdfast.sources.data import open_images
 from holdfast.storage.estimate import Estimate
 from holdfast.storage.run_folder import Store
@@ -430,5 +431,5 @@ def test_an_encoder_that_fails_is_said_so_and_the_others_go_on(tmp_path: Path) -
 
 @pytest.mark.parametrize(("seconds", "workers"), [(0.0, 1), (-1.0, 1), (float("nan"), 1), (1.0, 0)])
 def test_no_time_and_no_workers_are_refused(tmp_path: Path, seconds: float, workers: int) -> None:
-    with pytest.raises(HoldfastError, match="expected seconds above 0"):
+    with pytest.raises(BadValue, match="estimate"):
         estimated(tmp_path, PLAN, seconds=seconds, workers=workers)

@@ -8,10 +8,10 @@ import torch
 from scipy import special
 from sklearn.metrics import pairwise_distances
 
-from holdfast.core import HoldfastError
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry import feature_space
 from holdfast.numerics.statistics.jackknife import of_function, of_pairs, over_classes
+from holdfast.runtime.errors import BadValue, NotEnough, NotFinite
 
 RUNS = 200
 ERROR = 3 * math.sqrt(0.05 * 0.95 / RUNS)
@@ -161,9 +161,9 @@ def test_over_classes_by_hand() -> None:
 
 
 def test_bad_input() -> None:
-    with pytest.raises(HoldfastError, match="expected finite representations"):
+    with pytest.raises(NotFinite):
         feature_space.uniformity(torch.full((4, 2), math.nan))
-    with pytest.raises(HoldfastError, match="alpha > 0"):
+    with pytest.raises(BadValue, match="alignment"):
         feature_space.alignment(torch.eye(2), torch.eye(2), 0.0)
-    with pytest.raises(HoldfastError, match="two classes or more"):
+    with pytest.raises(NotEnough):
         feature_space.between(torch.eye(3), torch.zeros(3, dtype=torch.long))

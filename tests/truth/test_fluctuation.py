@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from holdfast.core import HoldfastError
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry.fluctuation import flipping, semantic_fluctuation
 from holdfast.numerics.statistics.jackknife import over_classes
+from holdfast.runtime.errors import NotEnough
 
 RUNS = 300
 ERROR = 3 * math.sqrt(0.05 * 0.95 / RUNS)
@@ -75,5 +75,5 @@ def test_no_flip_is_no_fluctuation() -> None:
 
 
 def test_one_checkpoint_is_refused() -> None:
-    with pytest.raises(HoldfastError, match="at least 2 checkpoints, got 1"):
+    with pytest.raises(NotEnough, match="got 1"):
         semantic_fluctuation(torch.ones(1, 4), torch.zeros(4, dtype=torch.long))

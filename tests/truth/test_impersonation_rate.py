@@ -15,7 +15,6 @@ from holdfast.core import (
     Classifier,
     Encoder,
     Head,
-    HoldfastError,
     Images,
     Observation,
     Passes,
@@ -33,6 +32,7 @@ from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.impersonated import Impersonated
 from holdfast.parts.observations.shared.label_sets import predict_membership
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.errors import BadValue, Conflict, Mismatch, Missing, NotEnough
 from json_records import run_audit
 from searched import Unsearched
 
@@ -149,27 +149,25 @@ def test_readouts_of_several_measures_share_one_trajectory() -> None:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"classes": (1, 1)}, r"two different classes, got \[1, 1\]"),
-        ({"classes": (1, "0-3")}, r"two different classes, got \[1, '0-3'\]"),
-        ({"known_as": (1, 1)}, r"two different classes, got \[1, 1\]"),
-        ({"known_as": (1,)}, r"two different classes, got \[1\]"),
-        ({"classes": (1, "7-3")}, "rising ranges such as '281-293, 300', got '7-3'"),
-        ({"classes": (1, "cats")}, "rising ranges such as '281-293, 300', got 'cats'"),
-        ({"objective": Untargeted()}, "expected the objective targeted, got untargeted"),
-        ({"readouts": (51, 60)}, r"from 0 to 50 steps of the attack, got \[51, 60\]"),
+        ({"classes": (1, 1)}, r"\[1, 1\]"),
+        ({"classes": (1, "0-3")}, r"\[1, '0-3'\]"),
+        ({"known_as": (1, 1)}, r"\[1, 1\]"),
+        ({"known_as": (1,)}, r"\[1\]"),
+        ({"classes": (1, "7-3")}, "'7-3'"),
+        ({"classes": (1, "cats")}, "cats"),
+        ({"objective": Untargeted()}, "untargeted"),
+        ({"readouts": (51, 60)}, r"\[51, 60\]"),
     ],
 )
 def test_what_makes_no_sense_is_refused_at_once(fields: dict, words: str) -> None:
-    with pytest.raises(HoldfastError, match=words):
+    with pytest.raises(BadValue, match=words):
         ImpersonationRate(**fields)
 
 
 def test_labels_and_classes_must_be_there() -> None:
-    with pytest.raises(HoldfastError, match="expected images with labels"):
+    with pytest.raises(Missing, match="impersonated"):
         LOOK.run(replace(shard(), labels=None, head=None))
-    with pytest.raises(
-        HoldfastError, match=r"classes 0 and 5, got none of class 5 among 10; choose two of \[0, 1, 2\]"
-    ):
+    with pytest.raises(NotEnough, match="class 5"):
         replace(LOOK, classes=(0, 5)).run(shard())
 
 
@@ -190,9 +188,9 @@ def test_a_set_needs_its_best_label_ahead_of_all_others() -> None:
     assert predict_membership(split, reps, "6-8").tolist() == [False, False, True, False]
     assert predict_membership(split, reps, 4).tolist() == [True, False, False, False]
     assert predict_membership(split, reps, 8).tolist() == [False, False, False, False]
-    with pytest.raises(HoldfastError, match=r"labels 5: expected some that the head knows, .* \[4, 6, 8\]"):
+    with pytest.raises(Mismatch, match=r"\[4, 6, 8\]"):
         predict_membership(split, reps, 5)
-    with pytest.raises(HoldfastError, match="and others, of its 3 classes"):
+    with pytest.raises(Mismatch, match="3 classes"):
         predict_membership(split, reps, "1-9")
 
 
@@ -227,7 +225,7 @@ def test_a_head_of_other_classes_judges_images_of_two(tmp_path: Path) -> None:
 
     # what reads the images' own labels as well needs classes of the same names
     both = replace(plan, measures=(measure, ProbeAccuracy()))
-    with pytest.raises(HoldfastError, match=r"expected classes that .* has too, none, nothing, .*; got bright, dark"):
+    with pytest.raises(Mismatch, match="dark"):
         run_audit(both, tmp_path / "both", encoders=encoders)
     # and a head that knows neither set says so
     lost = replace(plan, measures=(replace(measure, known_as=("7-8", 9)),))
@@ -364,7 +362,7 @@ def test_the_rate_says_that_images_left_the_ball_and_how_far() -> None:
     "fields", [{"attack": Pgd(30)}, {"readouts": (0, 10)}, {"attack": Apgd(30)}], ids=["size", "start", "other"]
 )
 def test_a_restart_needs_steps_of_a_size_of_their_own(fields: dict) -> None:
-    with pytest.raises(HoldfastError) as error:
+    with pytest.raises(Conflict) as error:
         replace(STEADY, **({"attack": WALK, "restart": True} | fields))
     assert "expected pgd with a step_size" in str(error.value)
 

@@ -26,6 +26,7 @@ from holdfast.parts.rescalings.local_scaling import LocalScaling
 from holdfast.parts.rescalings.mutual_proximity import MutualProximity
 from holdfast.parts.rescalings.plain import Plain
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.errors import BadValue, Failed, NotCertified, NotEnough, UnknownName
 
 RESCALINGS = (Plain(), Csls(neighbours=3), LocalScaling(neighbours=3), MutualProximity())
 ITEMS, DIM = 24, 5
@@ -296,9 +297,8 @@ def test_a_proof_that_an_attack_refutes_is_no_number() -> None:
     assert table["certificate by 0"].nan_to_num(0).tolist() == taken.double().tolist()
     assert measure.score(table)["attack"].value == pytest.approx(float(taken.sum()) / 38, abs=1 / 38)
     radius[0, taken] = 0.05
-    with pytest.raises(HoldfastError) as error:
+    with pytest.raises(Failed):
         measure.observe(Seen(clean, {Plain(): made}, radius))  # pyright: ignore[reportArgumentType]
-    assert "an attack took it" in str(error.value)
 
 
 def test_a_search_finds_more_than_chance() -> None:
@@ -316,19 +316,18 @@ def test_a_search_finds_more_than_chance() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "kind", "said"),
     [
-        (lambda: Hub(share=0.0), "share"),
-        (lambda: CertifiedHubness(divergence=read_divergence("kl")), "divergence"),
-        (lambda: EntryRadii(divergence=read_divergence("l1")), "divergence"),
-        (lambda: Hub(k=19).bind(linear_shard(20, 2)), "at least 21 images"),
-        (lambda: Crown()(*_normalised()), "without a bias"),
+        (lambda: Hub(share=0.0), BadValue, "share"),
+        (lambda: CertifiedHubness(divergence=read_divergence("kl")), UnknownName, "divergence"),
+        (lambda: EntryRadii(divergence=read_divergence("l1")), UnknownName, "divergence"),
+        (lambda: Hub(k=19).bind(linear_shard(20, 2)), NotEnough, "21 images"),
+        (lambda: Crown()(*_normalised()), NotCertified, "bias"),
     ],
 )
-def test_what_cannot_be_told_is_refused(make: Any, said: str) -> None:
-    with pytest.raises(HoldfastError) as error:
+def test_what_cannot_be_told_is_refused(make: Any, kind: type[HoldfastError], said: str) -> None:
+    with pytest.raises(kind, match=said):
         make()
-    assert said in str(error.value)
 
 
 class Unit(nn.Module):

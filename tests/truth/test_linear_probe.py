@@ -17,6 +17,7 @@ from holdfast.parts.observations.clean import Clean
 from holdfast.parts.probes.linear import Linear
 from holdfast.parts.probes.linear_adam import LinearAdam
 from holdfast.parts.probes.trained import Trained
+from holdfast.runtime.errors import BadData, BadValue, Failed, Mismatch, Missing, NotEnough, NotFinite, UnknownName
 from holdfast.sources.data import ImageSet
 from holdfast.sources.data.digits import Digits
 from holdfast.sources.encoders import open_encoder
@@ -166,7 +167,7 @@ def test_a_tie_is_not_correct() -> None:
 
 def test_a_class_that_the_head_does_not_know() -> None:
     head = Linear().fit(*blobs())
-    with pytest.raises(HoldfastError, match=r"labels \[40\]: expected classes that the head knows, \[10, 20, 30\]"):
+    with pytest.raises(Mismatch, match=r"\[10, 20, 30\]"):
         head.margins(torch.tensor([10, 40]))
 
 
@@ -176,19 +177,19 @@ def test_a_class_that_the_head_does_not_know() -> None:
 @pytest.mark.parametrize("probe", LEARNERS, ids=lambda p: type(p).__name__)
 def test_bad_training_data(probe) -> None:
     reps, labels = blobs()
-    with pytest.raises(HoldfastError, match="at least 2 classes, got 120 images of 1"):
+    with pytest.raises(NotEnough, match="of 1"):
         probe.fit(reps, torch.full_like(labels, 3))
     reps[7, 1], reps[9, 0] = torch.nan, torch.inf
-    with pytest.raises(HoldfastError, match="2 of 120 hold NaN"):
+    with pytest.raises(NotFinite, match="2 of 120"):
         probe.fit(reps, labels)
 
 
 def test_bad_parameters() -> None:
-    with pytest.raises(HoldfastError, match="penalty > 0"):
+    with pytest.raises(BadValue, match="linear"):
         Linear(penalty=0)
-    with pytest.raises(HoldfastError, match="positive epochs"):
+    with pytest.raises(BadValue, match="linear_adam"):
         LinearAdam(epochs=0)
-    with pytest.raises(HoldfastError, match="no convergence in 2 iterations"):
+    with pytest.raises(Failed, match="linear"):
         Linear(iterations=2).fit(*blobs())
 
 
@@ -221,23 +222,23 @@ def test_a_layer_of_a_network(tmp_path: Path) -> None:
     assert float(Trained(path, "last").fit(*given).weights[0, 0]) == 10
     assert float(Trained(path, "9").fit(*given).weights[0, 0]) == 9
     for wrong in ("", "1", "7"):
-        with pytest.raises(HoldfastError, match=r"unknown layer of .*known: 10, 2, 9"):
+        with pytest.raises(UnknownName, match="10, 2, 9"):
             Trained(path, wrong).fit(*given)
 
 
 @pytest.mark.parametrize(
-    ("tensors", "match"),
+    ("tensors", "kind", "match"),
     [
-        ({"weight": torch.ones(3, 4)}, "the head reads 4 features, the representations have 5"),
-        ({"weight": torch.full((3, 5), torch.nan)}, "finite head of at least 2 classes.*15 values"),
-        ({"weight": torch.ones(1, 5)}, r"got \[1, 5\]"),
-        ({"weight": torch.ones(3, 5), "bias": torch.ones(2)}, r"one bias and one increasing class.*\[2\]"),
-        ({"weight": torch.ones(3, 5), "classes": torch.tensor([0, 2, 1])}, "increasing class"),
-        ({"other": torch.ones(3, 5)}, "unknown layer"),
+        ({"weight": torch.ones(3, 4)}, Mismatch, "4 features"),
+        ({"weight": torch.full((3, 5), torch.nan)}, BadData, "15 values"),
+        ({"weight": torch.ones(1, 5)}, BadData, r"got \[1, 5\]"),
+        ({"weight": torch.ones(3, 5), "bias": torch.ones(2)}, BadData, r"\[2\]"),
+        ({"weight": torch.ones(3, 5), "classes": torch.tensor([0, 2, 1])}, BadData, "increasing"),
+        ({"other": torch.ones(3, 5)}, UnknownName, "layer"),
     ],
 )
-def test_files_that_hold_no_head(tensors, match, tmp_path: Path) -> None:
-    with pytest.raises(HoldfastError, match=match):
+def test_files_that_hold_no_head(tensors, kind: type[HoldfastError], match, tmp_path: Path) -> None:
+    with pytest.raises(kind, match=match):
         Trained(file(tmp_path, **tensors)).fit(torch.zeros(1, 5), torch.zeros(1, dtype=torch.long))
 
 
@@ -258,11 +259,11 @@ def test_no_attacked_image_was_seen_in_training(probe) -> None:
 
 def test_an_audit_that_leaves_too_few_images_or_has_no_labels(tmp_path: Path) -> None:
     reps, labels = blobs()
-    with pytest.raises(HoldfastError, match="expected images with labels"):
+    with pytest.raises(Missing, match="labels"):
         head_of(Labelled(reps, None, 10), Linear())
-    with pytest.raises(HoldfastError, match="at least 2 of each class among these 4 of 120, got 1 of class 10"):
+    with pytest.raises(NotEnough, match="4 of 120"):
         head_of(Labelled(reps, labels, 116), Linear())
-    with pytest.raises(HoldfastError, match="these 0 of 120, got 0 of class 10"):
+    with pytest.raises(NotEnough, match="0 of 120"):
         head_of(Labelled(reps, labels, 120), Linear())
     stored = Trained(file(tmp_path, weight=torch.ones(3, 5), classes=torch.tensor([10, 20, 30])))
     assert head_of(Labelled(reps, labels, 120), stored).weights.shape == (3, 5)

@@ -7,10 +7,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from holdfast.core import Batch, Encoder, Facts, HoldfastError, Rng, Student
+from holdfast.core import Batch, Encoder, Facts, Rng, Student
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.methods.mae import Mae
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.errors import BadValue, Failed, Unsupported
 from holdfast.runtime.listener import Silent
 from holdfast.runtime.optional import optional
 from holdfast.sources.encoders import open_encoder
@@ -278,7 +279,7 @@ def test_collapse_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     blind = transformer()
     with torch.no_grad():
         blind.module.get_submodule("patch_embed.proj").get_parameter("weight").zero_()
-    with pytest.raises(HoldfastError, match="collapsed"):
+    with pytest.raises(Failed, match="collapsed"):
         train(recipe(optimiser={"rate": 1e-12}), tmp_path, encoder=blind)
 
 
@@ -296,14 +297,14 @@ def test_what_is_trained_at_another_size_is_opened_again(tmp_path: Path) -> None
     "changes", [{"hidden": 0.0}, {"hidden": 1.0}, {"depth": 0}, {"dim": 6, "heads": 1}, {"heads": 3}]
 )
 def test_settings_that_mean_nothing_are_refused(changes: dict[str, float]) -> None:
-    with pytest.raises(HoldfastError, match="mae: expected"):
+    with pytest.raises(BadValue, match="mae"):
         Mae(**changes)
 
 
 def test_other_networks_are_refused(tiny: Encoder) -> None:
-    with pytest.raises(HoldfastError, match=r"expected a vision transformer of timm, got 'tiny' \(Sequential\)"):
+    with pytest.raises(Unsupported, match="tiny"):
         Mae().student(trainable(tiny), Facts(12, 20))
-    with pytest.raises(HoldfastError, match="expected a vision transformer of timm"):
+    with pytest.raises(Unsupported, match="mae"):
         Mae().student(trainable(transformer(pos_embed="none")), Facts(16, 20))
-    with pytest.raises(HoldfastError, match="at least 2x2 square patches of a square image, got 1x1 of 16x16"):
+    with pytest.raises(Unsupported, match="1x1"):
         Mae().student(trainable(transformer(patch_size=16)), Facts(16, 20))

@@ -43,6 +43,7 @@ from holdfast.parts.objectives.targeted import Targeted
 from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.attacked import Attacked
 from holdfast.parts.observations.clean import Clean
+from holdfast.runtime.errors import BadValue, Conflict
 from searched import Unsearched
 
 SHORT = {"attack": Pgd(4, 0.01), "readouts": (2, 4)}
@@ -382,15 +383,15 @@ def test_influence_predicts_what_leaving_out_an_image_does(cls) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "asked", "error"),
+    ("kind", "asked", "refusal", "error"),
     [
-        (OverlapRisk, {"objective": Untargeted()}, "expected the objective targeted"),
-        (BreakawayRisk, {"objective": Targeted()}, "expected the objective untargeted"),
-        (UniversalQuantile, {"attack": Pgd(4), "readouts": (5,)}, "read-outs from 0 to 4"),
-        (UniversalQuantile, {"attack": Ensemble(), "readouts": (1,)}, "leave readouts empty"),
-        (BreakawayRisk, {"divergence": "cosin"}, "did you mean 'cosine'"),
+        (OverlapRisk, {"objective": Untargeted()}, BadValue, "targeted"),
+        (BreakawayRisk, {"objective": Targeted()}, BadValue, "untargeted"),
+        (UniversalQuantile, {"attack": Pgd(4), "readouts": (5,)}, BadValue, "read-outs"),
+        (UniversalQuantile, {"attack": Ensemble(), "readouts": (1,)}, Conflict, "readouts"),
+        (BreakawayRisk, {"divergence": "cosin"}, BadValue, r"'cosine'\?"),
     ],
 )
-def test_measures_refuse_what_they_cannot_mean(kind, asked, error) -> None:
-    with pytest.raises(HoldfastError, match=error):
+def test_measures_refuse_what_they_cannot_mean(kind, asked, refusal: type[HoldfastError], error) -> None:
+    with pytest.raises(refusal, match=error):
         kind(**asked)

@@ -6,11 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from holdfast.core import Ball, Goal, HoldfastError, Rng, Trajectory
+from holdfast.core import Ball, Goal, Rng, Trajectory
 from holdfast.parts.attacks.minimum_norm import MinimumNorm, within
 from holdfast.parts.attacks.shared.minimal import minimal_radius
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.errors import BadValue
 
 IDS = tuple("abcdefgh")
 WAY = torch.randn(1, 8, 8, generator=torch.Generator().manual_seed(0))
@@ -84,5 +85,5 @@ def test_within_tells_the_ball_and_the_box(x: Tensor) -> None:
 
 
 def test_no_steps_are_refused() -> None:
-    with pytest.raises(HoldfastError, match="steps >= 1, got 0"):
+    with pytest.raises(BadValue, match="steps >= 1"):
         MinimumNorm(0)

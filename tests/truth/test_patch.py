@@ -23,6 +23,7 @@ from holdfast.parts.certifiers.interval import Interval
 from holdfast.parts.learners.universal import Universal
 from holdfast.parts.threats.linf import Linf
 from holdfast.parts.threats.patch import Patch
+from holdfast.runtime.errors import BadValue, Mismatch, UnknownName
 
 SHAPE = (2, 5, 6)
 IDS = tuple("abcdef")
@@ -321,31 +322,31 @@ def test_regions_of_patches_are_boxes_where_their_place_is_fixed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "message"),
+    ("fields", "kind", "message"),
     [
-        ({"share": 0.0}, r"patch share: expected a share of the image's area, in \(0, 1\], got 0.0"),
-        ({"share": -0.1}, "expected 0 or more, got -0.1"),
-        ({"share": 3.0}, "did you mean 0.03"),
-        ({"radius": 1.5}, r"patch radius: .* in \(0, 1\], got 1.5"),
-        ({"place": "center"}, "did you mean 'centre'"),
-        ({"place": (0.5, 1.2)}, r"as shares in \[0, 1\] of the room that it has, got \(0.5, 1.2\)"),
-        ({"place": (0.5,)}, "place: expected"),
-        ({"place": "off"}, "place of patch"),
-        ({"aspect": 0.0}, "aspect: expected .* above 0"),
+        ({"share": 0.0}, BadValue, "share"),
+        ({"share": -0.1}, BadValue, r"-0\.1"),
+        ({"share": 3.0}, BadValue, r"0\.03"),
+        ({"radius": 1.5}, BadValue, "radius"),
+        ({"place": "center"}, UnknownName, r"'centre'\?"),
+        ({"place": (0.5, 1.2)}, BadValue, r"1\.2"),
+        ({"place": (0.5,)}, BadValue, "place"),
+        ({"place": "off"}, UnknownName, "off"),
+        ({"aspect": 0.0}, BadValue, "aspect"),
     ],
 )
-def test_what_is_no_patch_is_refused(fields: dict, message: str) -> None:
-    with pytest.raises(HoldfastError, match=message):
+def test_what_is_no_patch_is_refused(fields: dict, kind: type[HoldfastError], message: str) -> None:
+    with pytest.raises(kind, match=message):
         Patch(**fields)
 
 
 @pytest.mark.parametrize(
     ("patch", "message"),
     [
-        (Patch(share=0.001), "a share of 0.001 holds no pixel of images of 5 x 6 pixels; give share=0.033 or more"),
-        (Patch(share=0.5, aspect=4.0), "a window of 8 x 2 pixels does not fit into images of 5 x 6 pixels"),
+        (Patch(share=0.001), r"share=0\.033"),
+        (Patch(share=0.5, aspect=4.0), "8 x 2"),
     ],
 )
 def test_windows_that_no_image_has_are_refused(patch: Patch, message: str) -> None:
-    with pytest.raises(HoldfastError, match=message):
+    with pytest.raises(Mismatch, match=message):
         patch.project(images())

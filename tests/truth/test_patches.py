@@ -11,7 +11,7 @@ from sklearn.metrics import pairwise_distances
 from torch import Tensor, nn
 
 from holdfast.auditing.plan import Plan
-from holdfast.core import Album, Ball, Encoder, Grid, HoldfastError, Objective, Observation, registry
+from holdfast.core import Album, Ball, Encoder, Grid, Objective, Observation, registry
 from holdfast.numerics.geometry import patches
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.pgd import Pgd
@@ -31,6 +31,7 @@ from holdfast.parts.observations.represented import Represented
 from holdfast.parts.observations.shared.gallery import farthest, gallery
 from holdfast.parts.threats.jpeg import Jpeg
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.errors import BadValue, Mismatch, UnknownName, Unsupported
 from holdfast.sources.data.arrays import Arrays
 from holdfast.storage.run_folder import Store
 from json_records import run_audit
@@ -179,9 +180,9 @@ def test_objectives_learn_the_grid_and_value_images_alone(objective: Objective) 
     for i in range(4):
         torch.testing.assert_close(bound(reps[i : i + 1], clean[i : i + 1])[0], values[i])
     for dim in (None, 3):
-        with pytest.raises(HoldfastError, match=f"expected dim, numbers in a token, to divide them, got dim={dim} for"):
+        with pytest.raises(Mismatch, match=f"dim={dim}"):
             type(objective)(dim=dim)(clean, clean)
-    with pytest.raises(HoldfastError, match=r"expected an encoder of patches, got one vector per image.*\?pool=none"):
+    with pytest.raises(Unsupported, match="pool=none"):
         objective.of(Encoder(nn.Flatten(), mean=0, std=1, name="flat"))
 
 
@@ -320,7 +321,7 @@ def test_one_cell_of_the_image_is_covered() -> None:
         expected = x[image].clone()
         expected[:, slice(*rows), slice(*columns)] = 0.5
         assert torch.equal(grey[image], expected)
-    with pytest.raises(HoldfastError, match=r"patches of a pixel or more, got 9 × 4 patches of 1 numbers of 6 × 12"):
+    with pytest.raises(Mismatch, match="9 × 4"):
         cover_patch(x, Grid(9, 4, 1), torch.tensor([0, 5, 7]))
     assert Covered(first=3).key() == Covered()
 
@@ -398,9 +399,9 @@ def test_segments_by_hand() -> None:
     table = measure.observe(Given(torch.cat([flat, clean]), torch.cat([flat, moved])))
     assert table["kept@4"].isnan().tolist() == [True, False, False]
     assert len(patches.segments(torch.tensor([[1.0], [1.0], [2.0]]), 3)[0]) == 2, "fewer different patches"
-    with pytest.raises(HoldfastError, match=r"segments: expected from 2 to 6 \(the patches of an image\), got 7"):
+    with pytest.raises(BadValue, match="got 7"):
         SegmentKept(segments=7, **SHORT).observe(Given(clean, moved))
-    with pytest.raises(HoldfastError, match="segments: expected from 2 to 6"):
+    with pytest.raises(BadValue, match="segments"):
         SegmentKept(segments=1, **SHORT).observe(Given(clean, moved))
 
 
@@ -431,7 +432,7 @@ def test_objectives_compare_as_the_measure_does() -> None:
 
 @pytest.mark.parametrize("name", ["patch_breakaway", "segment_kept"])
 def test_divergences_of_patches(name: str) -> None:
-    with pytest.raises(HoldfastError, match=r"unknown divergence of patches 'l1'; known: cosine, l2"):
+    with pytest.raises(UnknownName, match="l1"):
         registry.find("measures", name)(divergence="l1")
 
 
@@ -441,7 +442,7 @@ def test_an_encoder_of_vectors_has_no_patches(tmp_path: Path) -> None:
     record = run_audit(plan, tmp_path, encoders={"it": flat}, source=Arrays(pictures()))
     assert "expected an encoder of patches" in str(record["failures"])
     wrong = Encoder(nn.Flatten(), mean=0, std=1, grid=Grid(2, 2, 5), name="wrong")
-    with pytest.raises(HoldfastError, match=r"expected 2 × 2 patches of 5 numbers in a row, \[1, 20\], got \[1, 72\]"):
+    with pytest.raises(Mismatch, match="72"):
         wrong(pictures(1))
 
 

@@ -13,7 +13,7 @@ import holdfast
 from holdfast.auditing.plan import Plan
 from holdfast.config.overrides import apply_changes
 from holdfast.config.part_syntax import part_table
-from holdfast.core import Encoder, HoldfastError, Measure, Observation, Threat, registry
+from holdfast.core import Encoder, Measure, Observation, Threat, registry
 from holdfast.core.disturbance import Disturbance
 from holdfast.core.naming import name_parts
 from holdfast.core.quantity import Quantity
@@ -49,6 +49,7 @@ from holdfast.parts.quantities.similarity import Similarity
 from holdfast.parts.threats.gamma import Gamma
 from holdfast.parts.threats.gaussian import Gaussian
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.errors import UnknownName
 from holdfast.sources.data.arrays import Arrays
 from json_records import run_audit
 
@@ -193,7 +194,7 @@ def test_it_is_written_as_it_is_said() -> None:
     ],
 )
 def test_what_is_no_cell_is_refused(text: str, said: str) -> None:
-    with pytest.raises(HoldfastError) as error:
+    with pytest.raises(UnknownName) as error:
         apply_changes((), [text], Linf(0.02))
     assert said in str(error.value)
 

@@ -5,7 +5,7 @@ import torch
 from test_breaking_radius import N, exact, network, population, shard
 from torch import Tensor, nn
 
-from holdfast.core import Ball, Encoder, HoldfastError, Rng
+from holdfast.core import Ball, Encoder, Rng
 from holdfast.parts.attacks.shared.asking import LEAST, ask
 from holdfast.parts.attacks.shared.smallest import Smallest
 from holdfast.parts.attacks.shared.tournament import Sought
@@ -14,6 +14,7 @@ from holdfast.parts.measures.neighbours.breaking_radius import BreakingRadius
 from holdfast.parts.observations.breaking_radii import BreakingRadii
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.errors import Missing
 
 BALLS: list[Ball] = [Linf(), L2()]
 
@@ -136,7 +137,7 @@ def test_what_is_found_by_ranks_breaks_the_image(ball: Ball) -> None:
 
 
 def test_ranks_are_asked_for_by_queries() -> None:
-    with pytest.raises(HoldfastError) as error:
+    with pytest.raises(Missing) as error:
         BreakingRadius(only_ranks=True)
     assert "give queries=500" in str(error.value)
     assert "queries of ranks" in BreakingRadii(queries=100, only_ranks=True).title

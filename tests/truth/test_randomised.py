@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from holdfast.auditing.artifacts.grad_cam import attention
-from holdfast.core import Encoder, HoldfastError, Passes, Rng
+from holdfast.core import Encoder, Passes, Rng
 from holdfast.core.randomness import GROUPS, MeanOfDraws, draw_seeds, naively, searching
 from holdfast.numerics.bounds.trace import trace
 from holdfast.parts.attacks.apgd import Apgd
@@ -22,6 +22,7 @@ from holdfast.parts.observations.attacked import Attacked
 from holdfast.parts.observations.breaking_radii import BreakingRadii
 from holdfast.parts.observations.naively_attacked import NaivelyAttacked
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.errors import BadValue, Failed, NotCertified, UnknownName, Unsupported
 from holdfast.sources.encoders.shared.copies import copy_encoder, trainable
 
 SIDE = 4
@@ -338,55 +339,51 @@ def test_searches_each_pass_of_which_decides_see_the_own_draws() -> None:
 
 def test_what_reads_one_network_refuses_a_mean_over_draws() -> None:
     f, x = encoder(noisy_weights, draws=2), images()
-    with pytest.raises(
-        HoldfastError, match=r"not certified: encoder 'encoder' is the mean of 2 draws .* leave draws out"
-    ):
+    with pytest.raises(NotCertified, match="2 draws"):
         trace(f, (1, SIDE, SIDE))
-    with pytest.raises(HoldfastError, match="attention: expected an encoder without random numbers"):
+    with pytest.raises(Unsupported, match="attention"):
         attention(f, x, f(x))
-    with pytest.raises(HoldfastError, match="expected a network to train, got the mean of 2 draws"):
+    with pytest.raises(Unsupported, match="2 draws"):
         trainable(f)
-    with pytest.raises(HoldfastError, match="mean over draws, which cannot be compiled"):
+    with pytest.raises(Unsupported, match="compiled"):
         f.prepare(compiled=True)
 
 
 @pytest.mark.parametrize("draws", [0, -1, 2.5, True, "8", float("nan")])
 def test_draws_are_a_whole_number_above_0(draws) -> None:
-    with pytest.raises(HoldfastError, match=r"Encoder\.draws: expected a whole number above 0"):
+    with pytest.raises(BadValue, match=r"Encoder\.draws"):
         encoder(noisy_weights, draws=draws)
 
 
 def test_steps_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(HoldfastError, match="unknown module for straight_through 'purifi'; did you mean 'purify'"):
+    with pytest.raises(UnknownName, match=r"'purify'\?"):
         encoder(Purifying(), straight_through=["purifi"])
-    with pytest.raises(HoldfastError, match=r"Encoder\.straight_through: expected"):
+    with pytest.raises(BadValue, match=r"Encoder\.straight_through"):
         encoder(Purifying(), straight_through=[3])
     network = Purifying()
     network.purify = Module(lambda x: x[:, :, :2])
-    with pytest.raises(
-        HoldfastError, match=r"of the shape of its input, \[6, 1, 4, 4\], got torch.float32 \[6, 1, 2, 4\]"
-    ):
+    with pytest.raises(Unsupported, match=r"\[6, 1, 2, 4\]"):
         encoder(network, straight_through=["purify"])(images())
     network.purify = Module(lambda x: None)
-    with pytest.raises(HoldfastError, match="got NoneType; give this step a differentiable substitute"):
+    with pytest.raises(Unsupported, match="NoneType"):
         encoder(network, straight_through=["purify"])(images())
     two = nn.Module()
     two.step = Module(lambda x, y: x)
     two.forward = lambda x: two.step(x, x)
-    with pytest.raises(HoldfastError, match="expected a module that takes one tensor, got 2 arguments"):
+    with pytest.raises(Unsupported, match="2 arguments"):
         encoder(two, straight_through=["step"])(images())
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda x: x.flatten(1)[:, : random.randint(1, 9)], "draws of one image give representations of different"),
-        (lambda x: [x], "expected a real .6, dim. output, got list"),
-        (lambda x: x, "expected a real .6, dim. output, got torch.float32"),
+        (lambda x: x.flatten(1)[:, : random.randint(1, 9)], "draws"),
+        (lambda x: [x], "list"),
+        (lambda x: x, r"torch\.float32"),
     ],
 )
 def test_representations_that_are_none(call, message: str) -> None:
-    with pytest.raises(HoldfastError, match=message):
+    with pytest.raises(Failed, match=message):
         encoder(call, draws=8)(images())
 
 

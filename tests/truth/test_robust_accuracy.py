@@ -14,7 +14,6 @@ from holdfast.core import (
     Encoder,
     Goal,
     Head,
-    HoldfastError,
     Images,
     Objective,
     Passes,
@@ -35,6 +34,7 @@ from holdfast.parts.objectives.nt_xent import NtXent
 from holdfast.parts.observations.fooled import Fooled
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.errors import BadValue, Mismatch, Missing
 
 IMAGES, SIDE, DIM = 60, 4, 6
 ALL = Fooled((Apgd(40), Apgd(40), MinimumNorm(40), Square(40)), (CrossEntropy(), Dlr(), ClassMargin(), ClassMargin()))
@@ -246,17 +246,17 @@ def test_scores_of_a_table_by_hand() -> None:
 
 
 def test_what_does_not_go_together_is_refused() -> None:
-    with pytest.raises(HoldfastError, match=r"an objective for each attack.*got 2 attacks and 1 objectives"):
+    with pytest.raises(BadValue, match="2 attacks"):
         RobustAccuracy(attacks=(Pgd(), Apgd()), objectives=(CrossEntropy(),))
-    with pytest.raises(HoldfastError, match="one attack or more"):
+    with pytest.raises(BadValue, match="0 attacks"):
         Fooled((), ())
-    with pytest.raises(HoldfastError, match="nt_xent couples the images"):
+    with pytest.raises(BadValue, match="nt_xent"):
         Fooled((Pgd(),), (NtXent(),))
 
 
 def test_labels_are_needed_and_known() -> None:
     seen = shard(linear(), 3)
-    with pytest.raises(HoldfastError, match="expected images with labels"):
+    with pytest.raises(Missing, match="labels"):
         ALL.run(replace(seen, labels=None, head=None))
-    with pytest.raises(HoldfastError, match="expected classes that the head knows"):
+    with pytest.raises(Mismatch, match=r"\[7\]"):
         ALL.run(replace(seen, labels=torch.full((IMAGES,), 7)))

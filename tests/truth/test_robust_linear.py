@@ -33,6 +33,7 @@ from holdfast.parts.threats.gamma import Gamma
 from holdfast.parts.threats.gaussian import Gaussian
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.errors import BadValue, Missing, NotEnough, Unsupported
 
 SHAPE = (1, 2, 3)
 HALF = torch.tensor([0.04, 0.02, 0.015, 0.006, -0.02, 0.0])
@@ -184,7 +185,7 @@ def test_mixtures_choose_the_radius() -> None:
     asked = learned(encoder, x, labels, RobustLinear(L2(0.3), Pgd(3), epochs=3))
     assert float(seen["radius"]) == 0.3
     assert torch.equal(seen["weights"], asked["weights"])
-    with pytest.raises(HoldfastError, match=r"all scores are 0.*no chosen_by"):
+    with pytest.raises(Unsupported, match="chosen_by"):
         choose(encoder, x, labels, best=None)
 
 
@@ -357,18 +358,18 @@ def test_what_does_not_go_together_is_refused() -> None:
         with pytest.raises(HoldfastError, match="representations"):
             learn(reps, labels) if learn is not FewShot else FewShot(RobustLinear())
     for more, match in (
-        ({"epochs": 1}, "epochs: expected 2 or more, got 1"),
-        ({"tolerance": -0.1}, "robust_linear.tolerance: expected 0 or more, got -0.1"),
-        ({"tolerance": 1.0}, "tolerance: expected a share below 1, got 1"),
-        ({"penalty": 0.0}, "robust_linear.penalty: expected a finite number above 0, got 0.0"),
-        ({"objective": NtXent()}, "couples the images"),
-        ({"chosen_by": Clean()}, "expected an observation of mixtures"),
-        ({"threshold": 1.0}, r"accuracy in \[0.5, 1\)"),
+        ({"epochs": 1}, "epochs"),
+        ({"tolerance": -0.1}, r"robust_linear\.tolerance"),
+        ({"tolerance": 1.0}, "tolerance"),
+        ({"penalty": 0.0}, r"robust_linear\.penalty"),
+        ({"objective": NtXent()}, "robust_linear"),
+        ({"chosen_by": Clean()}, "robust_linear"),
+        ({"threshold": 1.0}, "robust_linear"),
     ):
-        with pytest.raises(HoldfastError, match=match):
+        with pytest.raises(BadValue, match=match):
             RobustLinear(**more)
     x, labels = pictures(6)
-    with pytest.raises(HoldfastError, match="labels"):
+    with pytest.raises(Missing, match="labels"):
         RobustHead().run(shard(network(), x, None))
-    with pytest.raises(HoldfastError, match="at least 2 classes"):
+    with pytest.raises(NotEnough):
         RobustHead().run(shard(network(), x, torch.zeros(6, dtype=torch.int64)))

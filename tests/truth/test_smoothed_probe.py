@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from holdfast.auditing.plan import Plan, merge
-from holdfast.core import Encoder, HoldfastError, Rng
+from holdfast.core import Encoder, Rng
 from holdfast.parts.measures.smoothed.smoothed_accuracy import SmoothedAccuracy
 from holdfast.parts.measures.smoothed.smoothed_probe_accuracy import SmoothedProbeAccuracy
 from holdfast.parts.measures.smoothed.smoothed_radius import SmoothedRadius
@@ -17,6 +17,7 @@ from holdfast.parts.observations.training import Training
 from holdfast.parts.probes.linear import Linear
 from holdfast.parts.smoothing.classifier import Classifier
 from holdfast.parts.threats.gaussian import Gaussian
+from holdfast.runtime.errors import BadValue, Missing
 from json_records import run_audit
 
 SIGMA = 0.1
@@ -95,14 +96,14 @@ def test_without_a_probe_s_images_label_free_smoothing_still_has_its_draws() -> 
 
 
 def test_each_kind_of_class_has_its_measure() -> None:
-    with pytest.raises(HoldfastError, match="expected a certificate with a probe; see smoothed_accuracy"):
+    with pytest.raises(BadValue, match="smoothed_accuracy"):
         SmoothedProbeAccuracy(certificate=Classifier())
-    with pytest.raises(HoldfastError, match="expected instances, got a probe; see smoothed_probe_accuracy"):
+    with pytest.raises(BadValue, match="smoothed_probe_accuracy"):
         SmoothedAccuracy(certificate=Classifier(probe=Linear()))
 
 
 def test_labels_are_needed(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", images=planes(10, 0)[0])
     plan = Plan(("it",), str(tmp_path / "x.npz"), (SmoothedProbeAccuracy(),))
-    with pytest.raises(HoldfastError, match="smoothed_probe_accuracy: expected images with labels"):
+    with pytest.raises(Missing, match="smoothed_probe_accuracy"):
         run_audit(plan, tmp_path / "out", encoders={"it": Encoder(nn.Flatten(), mean=0, std=1)})

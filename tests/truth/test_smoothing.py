@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.auditing.plan import Plan
-from holdfast.core import Encoder, Head, HoldfastError, Passes, Rng, Shard
+from holdfast.core import Encoder, Head, Passes, Rng, Shard
 from holdfast.numerics.geometry.directions import unit
 from holdfast.numerics.geometry.negatives import draw_negatives
 from holdfast.numerics.statistics import betting
@@ -23,6 +23,7 @@ from holdfast.parts.smoothing.classifier import Classifier
 from holdfast.parts.smoothing.pair_probability import PairProbability
 from holdfast.parts.smoothing.shared.certificate import Anchor, Certificate
 from holdfast.parts.threats.gaussian import Gaussian
+from holdfast.runtime.errors import BadValue, NotFinite
 from json_records import run_audit
 
 SHAPE, IMAGES = (1, 3, 4), 9
@@ -196,19 +197,19 @@ def test_center_check_number() -> None:
 
 @pytest.mark.parametrize("draws", [1, 1000, 1198])
 def test_center_refuses_what_always_abstains(draws) -> None:
-    with pytest.raises(HoldfastError, match="take 1199 or more"):
+    with pytest.raises(BadValue, match="1199"):
         Center(draws=draws)
     assert Center(draws=1199).budget == 2 * 1199 + 10_000
 
 
 def test_center_refuses_a_radius_that_is_too_large_for_sigma() -> None:
-    with pytest.raises(HoldfastError, match="take distances=") as told:
+    with pytest.raises(BadValue, match="distances=") as told:
         Smoothed(0.1, (Center(0.15, distances=500),))
     enough = int(str(told.value).split("distances=")[1].split(",")[0])
     Smoothed(0.1, (Center(0.15, distances=enough),))
-    with pytest.raises(HoldfastError, match="always abstains"):
+    with pytest.raises(BadValue, match="center"):
         Smoothed(0.1, (Center(0.15, distances=enough - 1),))
-    with pytest.raises(HoldfastError, match="take a smaller radius"):
+    with pytest.raises(BadValue, match="radius"):
         Smoothed(0.1, (Center(1.0),))
 
 
@@ -453,7 +454,7 @@ def test_negatives_are_others_each_once() -> None:
     few = draw_negatives(Rng(0, ids=("b",)), positions[1:2], 8, 2)
     assert torch.equal(few[0], drawn[1, :2])
     for count in (0, 8):
-        with pytest.raises(HoldfastError, match="from 1 to 7"):
+        with pytest.raises(BadValue, match="negatives"):
             draw_negatives(Rng(0, ids=("a",)), positions[:1], 8, count)
 
 
@@ -463,36 +464,36 @@ def test_negatives_are_others_each_once() -> None:
 @pytest.mark.parametrize("sigma", [0.0, -0.1, math.nan, math.inf])
 def test_impossible_sigmas_are_refused(sigma) -> None:
     for make in (Gaussian, Smoothed):
-        with pytest.raises(HoldfastError, match="sigma"):
+        with pytest.raises(BadValue, match="sigma"):
             make(sigma)
 
 
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: PairProbability(draws=5), "can never certify at alpha 0.001; take"),
-        (lambda: PairProbability(draws=0), "at least 1 draw"),
-        (lambda: PairProbability(negatives=0), "at least 1 draw"),
+        (lambda: PairProbability(draws=5), r"0\.001"),
+        (lambda: PairProbability(draws=0), "draw"),
+        (lambda: PairProbability(negatives=0), "draw"),
         (lambda: PairProbability(temperature=-1.0), "temperature"),
         (lambda: PairProbability(alpha=0.0), "alpha"),
-        (lambda: PairProbability(convention="rough"), "'sound' or 'paper'"),
-        (lambda: PairProbability(convention="paper", temperature=0.0), "infinite radius"),
-        (lambda: Classifier(draws=9), "take 10 or more"),
-        (lambda: Classifier(draws=10, bound="betting"), "can never certify"),
+        (lambda: PairProbability(convention="rough"), "'sound'"),
+        (lambda: PairProbability(convention="paper", temperature=0.0), "infinite"),
+        (lambda: Classifier(draws=9), "take 10"),
+        (lambda: Classifier(draws=10, bound="betting"), "classifier"),
         (lambda: Classifier(selection=0), "selection"),
         (lambda: Classifier(bound="hoeffding"), "'clopper_pearson' or 'betting'"),
         (lambda: Classifier(alpha=math.nan), "alpha"),
-        (lambda: Center(radius=0.0), "positive radius"),
+        (lambda: Center(radius=0.0), "radius"),
         (lambda: Center(slack=0.5), "slack"),
-        (lambda: Center(convention="loose"), "'paper' or 'tight'"),
-        (lambda: Center(ratio=2.5), "from 1 to 2"),
-        (lambda: Center(distances=0), "at least 1"),
+        (lambda: Center(convention="loose"), "'tight'"),
+        (lambda: Center(ratio=2.5), "ratio"),
+        (lambda: Center(distances=0), "center"),
         (lambda: Center(alpha_centre=1.0), "alpha_centre"),
-        (lambda: Smoothed(first=0), "smoothed.first: expected a whole number above 0 or None, got 0"),
+        (lambda: Smoothed(first=0), r"smoothed\.first"),
     ],
 )
 def test_bad_parameters_are_refused(make, words) -> None:
-    with pytest.raises(HoldfastError, match=words):
+    with pytest.raises(BadValue, match=words):
         make()
 
 
@@ -505,7 +506,7 @@ def test_nan_under_noise_is_an_error(x) -> None:
         def forward(self, x: Tensor) -> Tensor:
             return x.flatten(1).sqrt()  # of a negative pixel: NaN
 
-    with pytest.raises(HoldfastError, match=r"noisy image is NaN .* pixels outside"):
+    with pytest.raises(NotFinite, match="clip=true"):
         observe(Encoder(Root(), mean=0, std=1), x, Smoothed(0.5, (PairProbability(300, 4),)))
 
 

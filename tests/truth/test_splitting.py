@@ -8,11 +8,12 @@ import torch
 from scipy import optimize, stats
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Rng
+from holdfast.core import Rng
 from holdfast.numerics.statistics import clopper_pearson
 from holdfast.parts.estimators import splitting
 from holdfast.parts.estimators.shared.climb import choose_parents
 from holdfast.parts.estimators.splitting import Splitting
+from holdfast.runtime.errors import BadValue, NotFinite
 
 Value = Callable[[Tensor, Tensor], Tensor]
 
@@ -193,7 +194,7 @@ def test_no_images_no_answers() -> None:
 
 
 def test_values_that_are_no_numbers_are_refused() -> None:
-    with pytest.raises(HoldfastError, match="NaN"):
+    with pytest.raises(NotFinite, match="NaN"):
         Splitting().estimate(lambda z, images: z[:, 0].log(), 2, names(2))
 
 
@@ -207,7 +208,7 @@ def test_values_that_are_no_numbers_are_refused() -> None:
     ],
 )  # fmt: skip
 def test_impossible_parameters_are_refused(wrong: dict[str, float], message: str) -> None:
-    with pytest.raises(HoldfastError, match=f"^{message}"):
+    with pytest.raises(BadValue, match=f"^{message}"):
         Splitting(**wrong)
 
 

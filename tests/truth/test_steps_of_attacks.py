@@ -4,13 +4,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from holdfast.core import Encoder, HoldfastError, Rng, Shard
+from holdfast.core import Encoder, Rng, Shard
 from holdfast.core.threat import towards
 from holdfast.parts.attacks.shared.descent import _free
 from holdfast.parts.attacks.shared.gradient import value_and_grad
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.observations import breaking_radii
 from holdfast.parts.observations.breaking_radii import BreakingRadii
+from holdfast.runtime.errors import NotFinite
 
 
 def test_a_sum_is_the_nearest_float_that_is_not_beyond() -> None:
@@ -38,7 +39,7 @@ def test_only_pixels_that_a_step_would_carry_out_of_the_box_stand_still() -> Non
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
 def test_a_gradient_that_is_not_finite_is_counted_image_by_image(bad: float) -> None:
     weights = torch.tensor([1.0, bad, -bad]).view(3, 1, 1, 1)  # infinities of two signs
-    with pytest.raises(HoldfastError, match="not finite for 2 of 3 images"):
+    with pytest.raises(NotFinite, match="2 of 3"):
         value_and_grad(lambda x: ((weights * x).flatten(1).sum(1), x.flatten(1)), torch.ones(3, 1, 2, 2))
 
 

@@ -12,7 +12,7 @@ from sklearn.metrics import average_precision_score, ndcg_score
 from torch import Tensor, nn
 
 import holdfast
-from holdfast.core import Ball, Encoder, HoldfastError, Observation, Relevance, Rng, Shard
+from holdfast.core import Ball, Encoder, Observation, Relevance, Rng, Shard
 from holdfast.core.divergence import read_divergence as as_divergence
 from holdfast.numerics.geometry import judged as module
 from holdfast.numerics.geometry.judged import score_retrieval
@@ -24,6 +24,7 @@ from holdfast.parts.measures.retrieval.task_retrieval import TaskRetrieval
 from holdfast.parts.observations.broken import Broken
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.errors import BadValue, Missing, NotEnough
 from searched import Unsearched
 from task_files import task
 
@@ -165,9 +166,9 @@ def test_outranked_is_what_finds_nothing_among_the_first(k: int, name: str) -> N
         rank = score_retrieval(moved[:, draw], reps, relevance, [k], as_divergence(name)).rank
         assert torch.equal(values[:, draw] > 0, rank > k)  # NaN is not above: nothing to find is no failure
     assert 0 < int((values > 0).sum()) < values[:6].numel()
-    with pytest.raises(HoldfastError, match="of a retrieval task"):
+    with pytest.raises(Missing, match="outranked"):
         Outranked(k, "qrels", name).bind(replace(shard, relevance=None))
-    with pytest.raises(HoldfastError, match="add --attacked 8 --images 40"):
+    with pytest.raises(NotEnough, match="--images 40"):
         Outranked(k, "qrels", name).bind(replace(shard, relevance=replace(relevance, missing=2)))
 
 
@@ -257,17 +258,17 @@ def test_searches_are_pursued_for_each_number_of_results() -> None:
 
 def test_what_is_no_task_is_refused() -> None:
     reps, relevance = world()
-    with pytest.raises(HoldfastError, match="retrieval:FOLDER"):
+    with pytest.raises(Missing, match="retrieval:FOLDER"):
         TaskRetrieval(k=(3,)).observe(Given(reps, None))
-    with pytest.raises(HoldfastError, match="expected k below"):
+    with pytest.raises(NotEnough, match="got 30"):
         TaskRetrieval(k=(CORPUS,)).observe(Given(reps, relevance))
-    with pytest.raises(HoldfastError, match="got none"):
+    with pytest.raises(NotEnough, match="skip_own"):
         TaskRetrieval(k=(3,)).observe(
             Given(reps, replace(relevance, pairs=relevance.pairs[:0], grades=relevance.grades[:0]))
         )
-    with pytest.raises(HoldfastError, match="divergence"):
+    with pytest.raises(BadValue, match="divergence"):
         TaskRetrieval(divergence="nosuch")
-    with pytest.raises(HoldfastError, match="expected the queries and the corpus of a retrieval task, got"):
+    with pytest.raises(Missing, match="task_retrieval"):
         holdfast.audit("zoo:digits-simclr", "digits", measures="task_retrieval", images=40, quiet=True)
 
 

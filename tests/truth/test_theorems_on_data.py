@@ -8,7 +8,7 @@ import scipy.stats
 import torch
 from torch import nn
 
-from holdfast.core import Encoder, HoldfastError, Rng, Shard
+from holdfast.core import Encoder, Rng, Shard
 from holdfast.parts.divergences.cosine import Cosine
 from holdfast.parts.measures.certified.margin_calibration import MarginCalibration, beyond
 from holdfast.parts.measures.certified.radius_bound import RadiusBound, _compare_radii
@@ -17,6 +17,7 @@ from holdfast.parts.measures.shared.weibull import joint
 from holdfast.parts.observations.class_pair_radii import ClassPairRadii
 from holdfast.parts.observations.common_negative_radii import CommonNegativeRadii
 from holdfast.parts.probes.linear import Linear
+from holdfast.runtime.errors import BadValue, NotEnough
 
 SIDE = 4
 
@@ -48,7 +49,7 @@ def test_radii_against_common_negatives_of_a_linear_encoder_are_known() -> None:
     torch.testing.assert_close(found["certificate"], expected, atol=1e-5, rtol=1e-3)
     torch.testing.assert_close(found["attack"], expected, atol=1e-4, rtol=1e-2)
     assert (found["certificate"] <= found["attack"] + 1e-6).all()
-    with pytest.raises(HoldfastError, match="expected 4 images that are not attacked, got 3"):
+    with pytest.raises(NotEnough, match="got 3"):
         CommonNegativeRadii(negatives=4).run(shard(27))
 
 
@@ -78,7 +79,7 @@ def test_heads_learn_from_an_image_and_its_negatives_alone() -> None:
 
 
 def test_a_class_needs_enough_images() -> None:
-    with pytest.raises(HoldfastError, match="expected 11 images of every class, got 10"):
+    with pytest.raises(NotEnough, match="got 10"):
         ClassPairRadii(negatives=11).run(shard(2))
 
 
@@ -134,11 +135,11 @@ def test_margins_that_hold_are_found_to_and_others_not(likelihood: str) -> None:
 
 def test_what_cannot_be_is_refused() -> None:
     for measure, message in (
-        (lambda: MarginCalibration(orders=(21,)), "orders from 1 to it"),
-        (lambda: MarginCalibration(orders=()), "orders from 1 to it"),
+        (lambda: MarginCalibration(orders=(21,)), "orders"),
+        (lambda: MarginCalibration(orders=()), "orders"),
         (lambda: RadiusBound(classes=0), "classes >= 1"),
         (lambda: RadiusLikeness(negatives=0), "negatives >= 1"),
-        (lambda: RadiusLikeness(tail=2), "tail of at least 3"),
+        (lambda: RadiusLikeness(tail=2), "radius_likeness"),
     ):
-        with pytest.raises(HoldfastError, match=message):
+        with pytest.raises(BadValue, match=message):
             measure()

@@ -10,6 +10,7 @@ from torch import Tensor
 from holdfast.core import HoldfastError
 from holdfast.numerics.geometry import top_k
 from holdfast.numerics.geometry.top_k import top
+from holdfast.runtime.errors import BadValue, Mismatch, NotEnough, NotFinite
 
 
 def signs(rows: int, dim: int, seed: int) -> Tensor:
@@ -116,16 +117,16 @@ def test_scale_and_precision_of_the_input_do_not_matter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("queries", "bank", "k", "message"),
+    ("queries", "bank", "k", "kind", "message"),
     [
-        (torch.eye(2), [torch.eye(2)], 0, "k >= 1"),
-        (torch.eye(2), [], 3, "at least one representation"),
-        (torch.eye(2), [torch.empty(0, 2)], 3, "at least one representation"),
-        (torch.eye(2), [torch.eye(2), torch.eye(3)], 3, "of 2 numbers each as the queries have, got 3"),
-        (torch.full((2, 2), math.nan), [torch.eye(2)], 3, "queries: expected finite"),
-        (torch.eye(2), [torch.eye(2), torch.tensor([[1.0, math.inf]])], 3, "bank: expected finite"),
+        (torch.eye(2), [torch.eye(2)], 0, BadValue, "k >= 1"),
+        (torch.eye(2), [], 3, NotEnough, "bank"),
+        (torch.eye(2), [torch.empty(0, 2)], 3, NotEnough, "bank"),
+        (torch.eye(2), [torch.eye(2), torch.eye(3)], 3, Mismatch, "got 3"),
+        (torch.full((2, 2), math.nan), [torch.eye(2)], 3, NotFinite, "queries"),
+        (torch.eye(2), [torch.eye(2), torch.tensor([[1.0, math.inf]])], 3, NotFinite, "bank"),
     ],
 )
-def test_bad_input(queries, bank, k, message) -> None:
-    with pytest.raises(HoldfastError, match=message):
+def test_bad_input(queries, bank, k, kind: type[HoldfastError], message) -> None:
+    with pytest.raises(kind, match=message):
         top(queries, bank, k)

@@ -12,9 +12,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 import holdfast
-from holdfast.core import HoldfastError, Rng, Shard
+from holdfast.core import Rng, Shard
 from holdfast.parts.observations.represented import Represented
 from holdfast.parts.threats.typographic import Typographic
+from holdfast.runtime.errors import BadData, BadValue, Mismatch, Missing, Unsupported
 from holdfast.sources.encoders import open_encoder
 
 NAMES = ["cat", "dog", "owl"]
@@ -111,9 +112,9 @@ def test_an_observation_tells_it_the_classes(names: str) -> None:
     with torch.no_grad():
         ours = encoder(told.sample(x[2:], rng.at(IDS[2:4]).child("represented")))
     torch.testing.assert_close(observed.run(shard)["reps"], ours)
-    with pytest.raises(HoldfastError, match="class names: expected images with labels"):
+    with pytest.raises(Missing, match="typographic"):
         observed.run(Shard(encoder, x, torch.arange(4), rng, None))
-    with pytest.raises(HoldfastError, match=r"edited_retrieval.*expected images with labels"):
+    with pytest.raises(Missing, match="edited_retrieval"):
         holdfast.audit(
             "zoo:digits-simclr",
             torch.rand(20, 1, 8, 8),
@@ -125,35 +126,35 @@ def test_an_observation_tells_it_the_classes(names: str) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"size": 0.0}, r"size: expected a share of the image's height in \(0, 1\]"),
-        ({"size": 1.5}, r"size: expected a share of the image's height in \(0, 1\]"),
-        ({"opacity": 0.0}, "opacity: expected a share"),
-        ({"colour": "bleu"}, "colour: expected the name of a colour or #rrggbb, got 'bleu'"),
-        ({"background": "bleu"}, "background: expected the name of a colour"),
-        ({"words": ()}, "words: expected one or more"),
-        ({"words": ("a", "a")}, "words: expected one or more, each once"),
-        ({"words": (" ",)}, "expected words with letters"),
-        ({"words": ("Füße",)}, "expected Latin letters without accents, digits and signs, got 'ü' in 'Füße'"),
-        ({"place": "left"}, "place: expected 'centre' or 'top'"),
+        ({"size": 0.0}, "size"),
+        ({"size": 1.5}, "size"),
+        ({"opacity": 0.0}, "opacity"),
+        ({"colour": "bleu"}, "bleu"),
+        ({"background": "bleu"}, "background"),
+        ({"words": ()}, "words"),
+        ({"words": ("a", "a")}, "words"),
+        ({"words": (" ",)}, "letters"),
+        ({"words": ("Füße",)}, "Füße"),
+        ({"place": "left"}, "place"),
     ],
 )
 def test_what_cannot_be_written_is_refused(given: dict, message: str) -> None:
-    with pytest.raises(HoldfastError, match=message):
+    with pytest.raises(BadValue, match=message):
         Typographic(**given)
 
 
 def test_what_does_not_fit_is_refused(names: str, tmp_path: Path) -> None:
     x = torch.rand(1, 3, 40, 60)
-    with pytest.raises(HoldfastError, match=r"'hippopotamus' at size 0.5 takes 1\d\dx\d\d pixels, the image has 60x40"):
+    with pytest.raises(Mismatch, match="hippopotamus"):
         written(Typographic(("hippopotamus",), size=0.5), x)
-    with pytest.raises(HoldfastError, match=r"lower size to about 0\.\d") as error:
+    with pytest.raises(Mismatch, match=r"0\.\d") as error:
         written(Typographic(("hippopotamus",), size=0.5), x)
     advised = float(str(error.value).split("about ")[1].split(",")[0])
     assert written(Typographic(("hippopotamus",), size=advised), x).shape == x.shape
-    with pytest.raises(HoldfastError, match="expected grey or RGB images, got 2 channels"):
+    with pytest.raises(Unsupported, match="2 channels"):
         written(Typographic(), x[:, :2])
-    with pytest.raises(HoldfastError, match="expected a name of class 3, got 3"):
+    with pytest.raises(Mismatch, match="class 3"):
         written(Typographic(path=names).knowing({"a": 3}), x)
     save_file({"weight": torch.eye(2)}, tmp_path / "other.safetensors", {"names": "cat"})
-    with pytest.raises(HoldfastError, match="expected the names of at least two classes"):
+    with pytest.raises(BadData):
         written(Typographic(path=str(tmp_path / "other.safetensors")), x)

@@ -10,11 +10,12 @@ from scipy import stats
 
 from holdfast.auditing.differences import Pair, beats, best_of, compare_pairs, decide
 from holdfast.comparison.pareto import find_dominators
-from holdfast.core import HoldfastError, Score
+from holdfast.core import Score
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics.levels import ALPHAS, p_value, reach
 from holdfast.numerics.statistics.multiple_testing import adjust_p_values
 from holdfast.numerics.statistics.ranks import rank_intervals
+from holdfast.runtime.errors import UnknownName
 
 RUNS = 400
 
@@ -179,7 +180,7 @@ def test_corrections_against_their_definitions(m: int) -> None:
 
 def test_corrections_of_nothing_and_unknown_ones() -> None:
     assert adjust_p_values([], "holm") == []
-    with pytest.raises(HoldfastError, match="did you mean 'holm'"):
+    with pytest.raises(UnknownName, match=r"'holm'\?"):
         adjust_p_values([0.1], "hollm")
 
 

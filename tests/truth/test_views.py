@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Rng
+from holdfast.core import Rng
 from holdfast.numerics.geometry.views import LUMA, Views, _blur_images, _rotate_hue
+from holdfast.runtime.errors import BadValue
 
 STILL = Views(crop=(1.0, 1.0), flip=0.0, colour=0.0, grey=0.0)
 IDS = tuple(f"image-{n}" for n in range(40))
@@ -196,5 +197,5 @@ def test_small_views_show_less() -> None:
     ],
 )  # fmt: skip
 def test_wrong_views(parameter: str, value: object, message: str) -> None:
-    with pytest.raises(HoldfastError, match=f"^{message}"):
+    with pytest.raises(BadValue, match=f"^{message}"):
         Views(**{parameter: value})

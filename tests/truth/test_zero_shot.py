@@ -15,6 +15,7 @@ import holdfast
 from holdfast.core import HoldfastError
 from holdfast.numerics.geometry.class_directions import directions
 from holdfast.parts.probes.zero_shot import ZeroShot
+from holdfast.runtime.errors import BadData, BadValue, Mismatch, Unsupported
 from holdfast.runtime.torchvision_guard import guard_torchvision
 from holdfast.sources.encoders import open_encoder, open_texts
 from holdfast.workflows.embed_captions import embed_captions
@@ -50,26 +51,28 @@ def test_the_first_class_is_the_nearest_by_cosine(prompts: int, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("embeddings", "label", "message"),
+    ("embeddings", "label", "kind", "message"),
     [
-        (torch.ones(3), 0, "expected embeddings .classes, dim."),
-        (torch.ones(1, 4), 0, "at least 2 classes"),
-        (torch.tensor([[1.0, 0, 0, 0], [0, 0, 0, 0]]), 0, "class 1 has no direction"),
-        (torch.tensor([[torch.nan, 0, 0, 0], [0, 0, 0, 1]]), 0, "class 0 has no direction"),
-        (torch.tensor([[[1.0, 0, 0, 0], [-1, 0, 0, 0]], [[1, 0, 0, 0], [1, 0, 0, 0]]]), 0, "its prompts cancel"),
-        (torch.eye(5), 0, "the names have 5 dimensions, the representations 4"),
-        (torch.eye(4), 4, "labels go from 4 to 4, but there are 4 names"),
+        (torch.ones(3), 0, BadData, "embeddings"),
+        (torch.ones(1, 4), 0, BadData, "2 classes"),
+        (torch.tensor([[1.0, 0, 0, 0], [0, 0, 0, 0]]), 0, BadData, "class 1"),
+        (torch.tensor([[torch.nan, 0, 0, 0], [0, 0, 0, 1]]), 0, BadData, "class 0"),
+        (torch.tensor([[[1.0, 0, 0, 0], [-1, 0, 0, 0]], [[1, 0, 0, 0], [1, 0, 0, 0]]]), 0, BadData, "prompts"),
+        (torch.eye(5), 0, Mismatch, "5 dimensions"),
+        (torch.eye(4), 4, Mismatch, "4 names"),
     ],
 )
-def test_what_is_no_classifier_is_refused(embeddings: Tensor, label: int, message: str, tmp_path: Path) -> None:
+def test_what_is_no_classifier_is_refused(
+    embeddings: Tensor, label: int, kind: type[HoldfastError], message: str, tmp_path: Path
+) -> None:
     save_file({"embeddings": embeddings}, tmp_path / "names.safetensors")
-    with pytest.raises(HoldfastError, match=message):
+    with pytest.raises(kind, match=message):
         ZeroShot(str(tmp_path / "names.safetensors")).fit(torch.ones(1, 4), torch.tensor([label]))
 
 
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     save_file({"weight": torch.eye(4)}, tmp_path / "head.safetensors")
-    with pytest.raises(HoldfastError, match=r"expected a tensor 'embeddings'.*got weight.*embed-names"):
+    with pytest.raises(BadData, match="embeddings"):
         ZeroShot(str(tmp_path / "head.safetensors")).fit(torch.ones(1, 4), torch.tensor([0]))
 
 
@@ -175,7 +178,7 @@ class TestTransformers:
     def test_a_text_that_would_be_cut_is_refused(self, folder: Path) -> None:
         tower = open_texts(f"hf:{folder}")
         assert tower(["a " * 10 + "cat"]).shape == (1, 8)
-        with pytest.raises(HoldfastError, match="at most 12 tokens, got more: 'a a a"):
+        with pytest.raises(BadValue, match="12 tokens"):
             tower(["cat", "a " * 11 + "cat"])
 
 
@@ -213,26 +216,26 @@ class TestOpenClip:
         searched_with_captions(spec, tmp_path)
 
     def test_a_text_that_would_be_cut_is_refused(self, spec: str) -> None:
-        with pytest.raises(HoldfastError, match="at most 11 tokens"):
+        with pytest.raises(BadValue, match="11 tokens"):
             open_texts(spec)(["a " * 20 + "cat"])
 
 
 @pytest.mark.parametrize(
-    ("names", "options", "message"),
+    ("names", "options", "kind", "message"),
     [
-        (NAMES, {}, "expected an encoder with a text tower"),
-        (["cat"], {}, "at least two.*got 1"),
-        (["cat", " "], {}, "line 2 is empty"),
-        (["cat", "dog", "cat"], {}, "got 'cat' twice"),
-        (NAMES, {"templates": ["a photo"]}, "expected one {} in each"),
-        (NAMES, {"templates": []}, "expected one {} in each"),
-        ("absent.txt", {}, "cannot read 'absent.txt'"),
-        (NAMES, {"out": "names.npz"}, "ends in .safetensors"),
+        (NAMES, {}, Unsupported, "tower"),
+        (["cat"], {}, BadData, "got 1"),
+        (["cat", " "], {}, BadData, "line 2"),
+        (["cat", "dog", "cat"], {}, BadData, "'cat'"),
+        (NAMES, {"templates": ["a photo"]}, BadValue, "templates"),
+        (NAMES, {"templates": []}, BadValue, "templates"),
+        ("absent.txt", {}, BadData, r"absent\.txt"),
+        (NAMES, {"out": "names.npz"}, BadValue, "out"),
     ],
 )
 def test_names_that_make_no_classifier_are_refused(
-    names: list[str] | str, options: dict[str, Any], message: str, tmp_path: Path
+    names: list[str] | str, options: dict[str, Any], kind: type[HoldfastError], message: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(HoldfastError, match=message):
+    with pytest.raises(kind, match=message):
         embed_names("zoo:digits-simclr", names, **{"out": tmp_path / "names.safetensors", **options})
     assert not list(tmp_path.iterdir())

@@ -28,10 +28,10 @@ from holdfast.auditing.request import AuditOptions, AuditRequest
 from holdfast.auditing.run import run_audit
 from holdfast.comparison.records import open_run
 from holdfast.config.overrides import Change
-from holdfast.core import Encoder, HoldfastError, Measure, registry
+from holdfast.core import Encoder, Measure, registry
 from holdfast.core.engine import Engine
 from holdfast.runtime.checked import describe_value, plain
-from holdfast.runtime.errors import NothingAudited
+from holdfast.runtime.errors import BadValue, Conflict, NothingAudited
 from holdfast.runtime.option import Option, convert, takes
 from holdfast.workflows.monitor.snapshot import isolate_global_state
 
@@ -103,7 +103,7 @@ def audit(asked: Audit) -> Record:
     others = open_encoders(asked.surrogates, None, None)
     surrogate_networks = {name: network for name, network in others.items() if isinstance(network, Encoder)}
     if twice := sorted(opened.keys() & surrogate_networks.keys()):
-        raise HoldfastError(
+        raise BadValue(
             f"surrogates: expected names that no audited encoder has, got {twice[0]!r} twice; name it in a dict, or "
             "give the name alone where it is the same encoder"
         )
@@ -148,7 +148,7 @@ def _measures(
     several: list[Change] = [q if isinstance(q, (str, Mapping, Measure)) else holdfast.measure(q) for q in questions]
     for measure in several:
         if isinstance(measure, Measure) and (eps is not None or norm is not None):
-            raise HoldfastError(
+            raise Conflict(
                 f"eps and norm: expected none beside the measure {registry.part_name(measure)}, which has its own "
                 "ball; name it instead, or leave them out"
             )
@@ -164,7 +164,7 @@ def _settings(settings: Mapping[str, Any] | Sequence[str]) -> list[str]:
 def _number(value: Any) -> Any:
     """Return a number of NumPy or torch as JSON has it."""
     if (number := plain(value)) is value:
-        raise HoldfastError(f"settings: expected numbers, text, lists and tables, got {describe_value(value)}")
+        raise BadValue(f"settings: expected numbers, text, lists and tables, got {describe_value(value)}")
     return number
 
 

@@ -16,6 +16,7 @@ from holdfast.report.certified_pair import publish, section
 from holdfast.report.document import Document
 from holdfast.report.documents.certified_pair import document, line
 from holdfast.report.render import Shown
+from holdfast.runtime.errors import BadValue, Failed, Mismatch
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.listener import Listener
 from holdfast.runtime.option import Option, convert, takes
@@ -57,7 +58,7 @@ class PairResult(Shown):
             HoldfastError: a pair that could not be judged.
         """
         if isinstance(self._answer, FailedPair):
-            raise HoldfastError(self._answer.error)
+            raise Failed(self._answer.error)
         return self._answer
 
     @property
@@ -93,7 +94,7 @@ class PairResult(Shown):
     def save(self, path: str | os.PathLike[str]) -> str:
         """Write a page with the pictures, which opens offline, and return where it is."""
         if self._judged is None:
-            raise HoldfastError(f"expected a pair that could be judged, got one that could not: {self.error}")
+            raise Failed(f"expected a pair that could be judged, got one that could not: {self.error}")
         judged = self._judged
         publish(os.fspath(path), [section(judged.answer, judged.image, judged.others, judged.found)], [], "")
         return os.fspath(path)
@@ -141,7 +142,7 @@ def certify(asked: Certify) -> PairResult | list[PairResult]:
     # After the words that may be wrong, what takes time
     opened = open_encoders(asked.encoder, asked.mean, asked.std)
     if len(opened) != 1:
-        raise HoldfastError(f"encoder: expected one, got {len(opened)}; certify by one after the other")
+        raise BadValue(f"encoder: expected one, got {len(opened)}; certify by one after the other")
     # One image with what is around it, or many
     several = _several(asked.image)
     pairs = list(_pairs([asked.image] if several is None else several, asked.against, several is not None))
@@ -164,7 +165,7 @@ def _judge(
     except HoldfastError as error:
         if alone:
             raise
-        return PairResult(FailedPair(image=names[0], against=names[1:], error=str(error)))
+        return PairResult(FailedPair(image=names[0], against=names[1:], error=str(error), error_code=error.code))
     return PairResult(judged.answer, judged)
 
 
@@ -173,7 +174,7 @@ def _pairs(images: list[Picture], against: Picture, listed: bool) -> Iterator[tu
     # As many as there are images, each one or several
     others = (_several(against) or [against]) if listed else [against]
     if len(others) != len(images):
-        raise HoldfastError(
+        raise Mismatch(
             f"against: expected what each of {len(images)} images must not be nearer to, got {len(others)}; give a "
             "list of as many, each an image or a list of several"
         )
@@ -181,7 +182,7 @@ def _pairs(images: list[Picture], against: Picture, listed: bool) -> Iterator[tu
         each = _several(other)
         each = [other] if each is None else each
         if not each:
-            raise HoldfastError("against: expected at least one image, got none")
+            raise BadValue("against: expected at least one image, got none")
         place = f" {number}" if listed else ""
         names = [f"the other{place}" if len(each) == 1 else f"the other{place} {k}" for k in range(len(each))]
         yield [_name(image, f"the image{place}"), *map(_name, each, names)], [image, *each]
@@ -206,16 +207,14 @@ def _read(picture: Picture, name: str, encoder: Encoder) -> Images:
         return render(picture, encoder.geometry)
     if not isinstance(picture, (Tensor, np.ndarray)) or picture.ndim not in (2, 3):
         shape = f"the shape {list(picture.shape)}" if hasattr(picture, "shape") else type(picture).__name__
-        raise HoldfastError(
-            f"{name}: expected a file, a picture, a tensor [C, H, W] or an array [H, W, C], got {shape}"
-        )
+        raise BadValue(f"{name}: expected a file, a picture, a tensor [C, H, W] or an array [H, W, C], got {shape}")
     # One image as a batch of one, whose layout its kind tells
     layout = "NHW" if picture.ndim == 2 else "NCHW" if isinstance(picture, Tensor) else None
     pixels = Arrays(picture[None], layout=layout, name=name).load(0)
     # An array is not resized unasked, a file is: its picture has no size that was meant for an encoder
     size = None if encoder.geometry is None else encoder.geometry.size
     if size is not None and tuple(pixels.shape[1:]) != tuple(size):
-        raise HoldfastError(
+        raise Mismatch(
             f"{name}: expected {size[0]}x{size[1]} pixels, which encoder {encoder.name!r} takes, got "
             f"{pixels.shape[1]}x{pixels.shape[2]}; resize it, or give its file, which is rendered for the encoder"
         )

@@ -9,12 +9,12 @@ from typing import Any
 from holdfast.api.outputs import save_text
 from holdfast.api.record import Record
 from holdfast.comparison.records import Run, open_run
-from holdfast.core import HoldfastError
 from holdfast.report.document import Document
 from holdfast.report.documents.gate import document, summarise
 from holdfast.report.junit import junit
 from holdfast.report.render import Shown, to_markdown
 from holdfast.runtime.checked import check_arguments
+from holdfast.runtime.errors import Missing
 from holdfast.storage.entry import as_json
 from holdfast.storage.gate import Gate
 from holdfast.storage.standing import allowing, refuse_unknown
@@ -110,9 +110,9 @@ def check(
     now, earlier = (known and replace(known, record=allowing(known.record, allow)) for known in (run, before))
     assert now is not None
     if before is None and (allow_drop or match):
-        raise HoldfastError("check: expected a baseline beside allow_drop and match, got none; say baseline=RUN")
+        raise Missing("check: expected a baseline beside allow_drop and match, got none; say baseline=RUN")
     if before is None and not require and canaries is None:
-        raise HoldfastError(
+        raise Missing(
             "check: expected at least one requirement, or a baseline, got none; say require='breakaway_risk < 5 %' or "
             "baseline=RUN"
         )

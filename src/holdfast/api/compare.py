@@ -12,7 +12,6 @@ from holdfast.comparison.compare import compare_runs
 from holdfast.comparison.groups import Globs
 from holdfast.comparison.joint import joint
 from holdfast.comparison.records import Run, open_run
-from holdfast.core import HoldfastError
 from holdfast.report import bibliography, leaderboard
 from holdfast.report.document import Document
 from holdfast.report.documents.comparison import document
@@ -23,6 +22,7 @@ from holdfast.report.paper.gather import Figures, figures_of_comparison
 from holdfast.report.paper.style import Style
 from holdfast.report.render import Shown, to_html, to_markdown
 from holdfast.runtime.checked import check_arguments, describe_value
+from holdfast.runtime.errors import BadValue
 from holdfast.storage import comparison as stored
 from holdfast.storage.entry import as_json
 from holdfast.storage.standing import allowing, refuse_unknown
@@ -155,11 +155,11 @@ def compare(
         named = argument.items() if isinstance(argument, Mapping) else [(None, argument)]
         for name, record in named:
             if not isinstance(record, (Record, str, os.PathLike)):
-                raise HoldfastError(f"compare: expected records or their folders, got {describe_value(record)}")
+                raise BadValue(f"compare: expected records or their folders, got {describe_value(record)}")
             run = record.run if isinstance(record, Record) else open_run(os.fspath(record))
             place = run.place if name is None else str(name)
             if place in runs:
-                raise HoldfastError(f"expected different records, got {place!r} twice; give each once")
+                raise BadValue(f"expected different records, got {place!r} twice; give each once")
             runs[place] = replace(run, place=place, record=allowing(run.record, allow))
     refuse_unknown(allow, [run.record for run in runs.values()])
     return build_comparison(list(runs.values()), measures, correction, groups)

@@ -22,12 +22,13 @@ from holdfast.api.in_memory import (
 )
 from holdfast.api.record import Record
 from holdfast.comparison.records import open_run
-from holdfast.core import Encoder, HoldfastError
+from holdfast.core import Encoder
 from holdfast.report.document import Document
 from holdfast.report.documents.hardening import document
 from holdfast.report.paper.figure import Figure
 from holdfast.report.render import Shown
 from holdfast.runtime.distributed import torchrun_size
+from holdfast.runtime.errors import BadValue, Missing, Unsupported
 from holdfast.runtime.option import Option, convert, takes
 from holdfast.storage.filesystem import local_folder
 from holdfast.storage.hardening import HardeningRecord
@@ -103,18 +104,18 @@ def harden(asked: Harden) -> HardenedModel:
     """
     # A result is one process's; said now, not after all of them have trained
     if torchrun_size() > 1:
-        raise HoldfastError("harden: expected one process, got several; start holdfast harden by torchrun instead")
+        raise Unsupported("harden: expected one process, got several; start holdfast harden by torchrun instead")
     # the network and the images, opened or as specs
     opened = open_encoders(asked.model, asked.mean, asked.std)
     if len(opened) != 1:
-        raise HoldfastError(f"harden: expected one network, got {len(opened)}; give them one after the other")
+        raise BadValue(f"harden: expected one network, got {len(opened)}; give them one after the other")
     ((name, encoder),) = opened.items()
     network = encoder if isinstance(encoder, Encoder) else None
     source, spec = open_source("data", asked.data, asked.labels)
     tested, test_spec = open_source("test", asked.test, asked.test_labels)
     learned, train_spec = open_source("train", asked.train, asked.train_labels)
     if spec is None:
-        raise HoldfastError("harden: expected data, images to learn from, got None")
+        raise Missing("harden: expected data, images to learn from, got None")
     plan = convert(
         asked,
         Hardening,

@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from holdfast.core import Encoder, HoldfastError, ImageSource
+from holdfast.core import Encoder, ImageSource
 from holdfast.runtime.checked import Checked
+from holdfast.runtime.errors import BadValue, Conflict, Missing
 from holdfast.runtime.listener import Listener
 from holdfast.runtime.option import Option
 from holdfast.runtime.progress import LIFE, Bars
@@ -99,13 +100,13 @@ def open_encoders(model: Any, mean: Any, std: Any) -> dict[str, Encoder | str]:
         for network in several:
             name = _name_of(network)
             if isinstance(network, str) and name in encoders:
-                raise HoldfastError(f"expected different encoders, got {name!r} twice; give each once")
+                raise BadValue(f"expected different encoders, got {name!r} twice; give each once")
             number = sum(key == name or key.startswith(f"{name} ") for key in encoders)
             encoders[f"{name} {number + 1}" if number else name] = network
 
     # Bare networks become encoders, with the normalisation of the caller
     if (mean is not None or std is not None) and not any(_is_bare(network) for network in encoders.values()):
-        raise HoldfastError(
+        raise Conflict(
             "mean and std: expected none, since an Encoder and a spec have their own (?mean=0.5&std=0.25), got "
             f"mean={mean}, std={std}; leave them out"
         )
@@ -148,12 +149,12 @@ def _freeze_model(model: Any, name: str, mean: Any, std: Any) -> Encoder:
     if not isinstance(model, nn.Module):
         if callable(model) and not isinstance(model, type):
             return function_encoder(model, name, mean, std)
-        raise HoldfastError(
+        raise BadValue(
             f"model: expected a torch module, an Encoder, a spec such as timm:resnet50, a function of an array of "
             f"images, or several of them, got {type(model).__name__}"
         )
     if not isinstance(model, Encoder) and (mean is None or std is None):
-        raise HoldfastError(
+        raise Missing(
             f"model: a bare network ({name}) needs mean and std, what its preprocessing subtracts from [0, 1] pixels "
             f"and divides by; got mean={mean}, std={std}; say mean=0, std=1 where nothing is done, for most networks "
             "of ImageNet mean=[0.485, 0.456, 0.406], std=[0.229, 0.224, 0.225]"
@@ -174,7 +175,7 @@ def open_source(argument: str, images: Any, labels: Any) -> tuple[ImageSource | 
             return Arrays(images, labels, layout=layout, name=title), title
         return Arrays(images, labels, name=title), title
     if labels is not None:
-        raise HoldfastError(
+        raise Conflict(
             f"labels: expected {argument} to be a tensor or an array beside them, got {type(images).__name__}; folders "
             "of classes and datasets bring their own"
         )

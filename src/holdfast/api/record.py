@@ -14,7 +14,7 @@ from holdfast.api.score import read_score
 from holdfast.comparison.compare import compare_runs
 from holdfast.comparison.records import Run, open_run
 from holdfast.config.overrides import holds
-from holdfast.core import HoldfastError, Score
+from holdfast.core import Score
 from holdfast.report import bibliography, html
 from holdfast.report.document import Document
 from holdfast.report.documents.audit import document
@@ -26,7 +26,17 @@ from holdfast.report.paper.gather import Figures, figures_of_record
 from holdfast.report.paper.style import Style
 from holdfast.report.render import Shown, to_markdown
 from holdfast.runtime.checked import check_arguments, describe_value
-from holdfast.runtime.errors import Unwritable, os_reason, unknown
+from holdfast.runtime.errors import (
+    Ambiguous,
+    BadData,
+    BadPlace,
+    BadValue,
+    Failed,
+    Missing,
+    Unwritable,
+    os_reason,
+    unknown,
+)
 from holdfast.storage import record as stored
 from holdfast.storage.comparison import Comparison
 from holdfast.storage.entry import as_json
@@ -97,7 +107,7 @@ class Record(Shown):
         """
         pair: Any = (None, key) if isinstance(key, str) else key
         if not isinstance(pair, tuple) or len(pair) != 2 or not all(isinstance(name, (str, NoneType)) for name in pair):
-            raise HoldfastError(
+            raise BadValue(
                 "record[...]: expected the name of a measure, or of an encoder and a measure, got "
                 f"{describe_value(key)}; this record has {', '.join(self.measures)}"
             )
@@ -149,7 +159,7 @@ class Record(Shown):
         entries = {entry.name: entry for entry in self._record.encoders}
         first = next(iter(entries))
         if encoder is None and len(entries) > 1:
-            raise HoldfastError(
+            raise Ambiguous(
                 f"expected an encoder and a measure, since this record is of {len(entries)} encoders: "
                 f"record[{first!r}, {name!r}]"
             )
@@ -158,7 +168,7 @@ class Record(Shown):
             raise unknown("encoder of this record", chosen, entries)
         entry = entries[chosen]
         if entry.error:
-            raise HoldfastError(f"{chosen} could not be audited: {entry.error}")
+            raise Failed(f"{chosen} could not be audited: {entry.error}")
         measures = entry.measures
         if name not in measures:
             alike = [key for key, m in measures.items() if "[" in name and holds(name, m.part)]
@@ -167,7 +177,7 @@ class Record(Shown):
             name = alike[0]
         measure = measures[name]
         if measure.failure:
-            raise HoldfastError(f"{name} of {chosen} has no score: {measure.failure}")
+            raise Failed(f"{name} of {chosen} has no score: {measure.failure}")
         return measure
 
     @check_arguments
@@ -231,9 +241,9 @@ class Record(Shown):
         try:
             missing = not self.run.folder.exists(RECORD)
         except OSError as error:
-            raise HoldfastError(f"cannot read the run folder {self.folder!r}: {os_reason(error)}") from error
+            raise BadData(f"cannot read the run folder {self.folder!r}: {os_reason(error)}") from error
         if missing:
-            raise HoldfastError(f"cannot read the run folder {self.folder!r}: it is gone; audit again")
+            raise Missing(f"cannot read the run folder {self.folder!r}: it is gone; audit again")
         return save_text(
             path, html.render(self._record, run_files(self.run.folder, self._record), with_pictures=pictures)
         )
@@ -270,7 +280,7 @@ class Record(Shown):
         target = Folder(os.fspath(folder))
         try:
             if target.exists(RECORD) and not overwrite:
-                raise HoldfastError(
+                raise BadPlace(
                     f"expected a folder without a record, got {target.place!r}; choose another, or say overwrite=True"
                 )
             names = [name for name in self.run.folder.files() if not name.startswith(CACHE)]

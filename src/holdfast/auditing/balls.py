@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from holdfast.auditing.request import spell_norm
 from holdfast.config.part_syntax import part_table
-from holdfast.core import Ball, HoldfastError, Measure, registry
+from holdfast.core import Ball, Measure, registry
 from holdfast.core.registry import part_name
 from holdfast.core.threat import Shape
 from holdfast.runtime.checked import number
-from holdfast.runtime.errors import unknown
+from holdfast.runtime.errors import BadValue, Missing, unknown
 from holdfast.sources.data import ImageSet
 
 NORM = "linf"
@@ -109,13 +109,13 @@ def audit_ball(norm: str | float, eps: float | str | None, shape: Callable[[], S
         raise unknown("norm", norm, [name for name, threat in threats.items() if issubclass(threat, Ball)])
     kind = registry.find("threats", norm)
     if not issubclass(kind, Ball):
-        raise HoldfastError(f"norm: expected a ball such as linf or l2, got {norm!r}")
+        raise BadValue(f"norm: expected a ball such as linf or l2, got {norm!r}")
     if eps is None:
         return registry.configure(kind, fields) if fields or kind.usual is not None else usual_ball(norm, shape())
     try:
         fields["radius"] = number(eps) if isinstance(eps, str) else eps
     except ValueError as error:
-        raise HoldfastError(f"eps: {error}") from error
+        raise BadValue(f"eps: {error}") from error
     return registry.configure(kind, fields)
 
 
@@ -123,7 +123,7 @@ def usual_ball(norm: str, shape: Shape | None) -> Ball:
     """Return the ball that is usual for images of a shape."""
     kind = kind_of(shape)
     if norm not in kind.radii:
-        raise HoldfastError(f"norm {norm!r} needs a radius: add --eps (pixels of a [0, 1] image)")
+        raise Missing(f"norm {norm!r} needs a radius: add --eps (pixels of a [0, 1] image)")
     return kind.ball(norm, shape)
 
 

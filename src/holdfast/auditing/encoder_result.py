@@ -4,7 +4,7 @@ import traceback
 from dataclasses import dataclass, field
 
 from holdfast.core import HoldfastError, Measure, Score
-from holdfast.runtime.errors import NotCertified, first_line
+from holdfast.runtime.errors import Failed, NotCertified, first_line
 from holdfast.storage.record import EncoderEntry
 
 
@@ -17,18 +17,20 @@ class ItemError:
         trace: the traceback of what should not have failed.
         not_certified: whether it is that nothing can be proved, which is no fault.
         shard: the number of the shard that was to be made.
+        code: the kind of error; what raised none of ours has failed.
     """
 
     reason: str
     trace: str = ""
     not_certified: bool = False
     shard: int = 0
+    code: str = Failed.code
 
     @classmethod
     def of(cls, error: Exception, shard: int = 0) -> "ItemError":
         """Return an error in one sentence; of what is not a plain request that fails, keep the traceback."""
         if isinstance(error, HoldfastError):
-            return cls(str(error), "", isinstance(error, NotCertified), shard)
+            return cls(str(error), "", isinstance(error, NotCertified), shard, error.code)
         trace = "".join(traceback.format_exception(error))
         return cls(f"{type(error).__name__}: {first_line(error)}", trace, False, shard)
 
@@ -58,7 +60,7 @@ class EncoderResult:
 
 def make_failed_result(name: str, slug: str, error: ItemError) -> EncoderResult:
     """Return the result of an encoder that could not be opened, or died with its worker."""
-    entry = EncoderEntry(name=name, slug=slug, error=error.reason)
+    entry = EncoderEntry(name=name, slug=slug, error=error.reason, error_code=error.code)
     return EncoderResult(entry, failures=[at(name, error)], log=format_log(name, error))
 
 

@@ -8,9 +8,10 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from holdfast.auditing.plan import Plan
-from holdfast.core import Encoder, Geometry, HoldfastError, Images, ImageSource, Positions, Rng, Threat
+from holdfast.core import Encoder, Geometry, Images, ImageSource, Positions, Rng, Threat
 from holdfast.core.ids import Ids
 from holdfast.numerics.statistics.copies import firsts
+from holdfast.runtime.errors import NotEnough
 from holdfast.runtime.waiting import move_to
 from holdfast.sources.data import ImageSet, Selection, open_images
 
@@ -84,7 +85,7 @@ def open_all(plan: Plan, source: ImageSource | None = None, training: ImageSourc
     if plan.skip_duplicates:
         images.tested.leave_out_copies()
         if len(images.tested) < 2:
-            raise HoldfastError(
+            raise NotEnough(
                 f"{images.tested}: expected at least 2 images that show different pictures, got "
                 f"{len(images.tested)}; {len(images.tested.duplicates)} look like others and were left out"
             )
@@ -93,7 +94,7 @@ def open_all(plan: Plan, source: ImageSource | None = None, training: ImageSourc
     # A probe that has learned from a tested image knows its answer
     available = len(train)
     if (left_out := train.leave_out(images.tested)) and len(train) < 2:
-        raise HoldfastError(
+        raise NotEnough(
             f"train {plan.train}: expected other images than those of the audit, got {left_out} of {available} that "
             f"are among them (different pictures: {images.tested.different}); give a training split, or leave it out: "
             "probes then learn from the images that are not attacked"
@@ -112,7 +113,7 @@ def _without_unlabelled(images: ImageSet, plan: Plan) -> str:
     if not (left_out := images.leave_out_unlabelled()):
         return ""
     if len(images) < 2:
-        raise HoldfastError(
+        raise NotEnough(
             f"{images}: expected at least 2 images with a label, got {len(images)} of {whole}; {', '.join(readers)} "
             f"need{'s' if len(readers) == 1 else ''} them"
         )

@@ -9,7 +9,7 @@ from torch import Tensor
 from holdfast.auditing.shards import join_rows
 from holdfast.core import Encoder, HoldfastError, Observation
 from holdfast.core.registry import part_name
-from holdfast.runtime.errors import first_line
+from holdfast.runtime.errors import NotEnough, Unsupported, first_line
 
 SIGNS = (
     "out of memory",  # CUDA and MPS, where torch has no error of its own for it
@@ -65,7 +65,7 @@ class MemoryLimits:
         except TypeError as error:
             if "MPS" in str(error) and "float64" in str(error):
                 name = part_name(observation)
-                raise HoldfastError(
+                raise Unsupported(
                     f"{name}: expected a device with float64, in which margins, failures and proofs are computed, and "
                     f"MPS has none; run what reads {name} with --device cpu"
                 ) from error
@@ -86,10 +86,10 @@ class MemoryLimits:
         gc.collect()
         return None
 
-    def _build_error(self, observation: Observation, error: Exception) -> HoldfastError:
+    def _build_error(self, observation: Observation, error: Exception) -> NotEnough:
         too_much = "all its images together do" if observation.scope.at_once else "a single image does"
         name = part_name(observation)
-        return HoldfastError(
+        return NotEnough(
             f"{name}: expected room in the device's memory, but {too_much} not fit ({first_line(_causes(error)[-1])}); "
             f"free memory there, take another --device, or change what {name} keeps at a time (fewer images to learn "
             "from, negatives or draws)"

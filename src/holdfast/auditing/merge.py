@@ -14,7 +14,7 @@ from holdfast.auditing.work import OpenedEncoder, Step, Worker, WorkItem
 from holdfast.core import HoldfastError
 from holdfast.core.engine import Engine
 from holdfast.runtime.doors import read_bytes
-from holdfast.runtime.errors import UnreadableRecord, first_line, os_reason
+from holdfast.runtime.errors import Mismatch, Missing, UnreadableRecord, first_line, os_reason
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.privacy import restore_paths
 from holdfast.sources.trust import demand_trust
@@ -69,7 +69,7 @@ def merge_parts(
     audit = prepare(plan, store.files.place, overwrite=overwrite, engine=engine, some=True, listener=listener)
     with closing(audit.claim):
         if not complete and (missing := _missing(audit)):
-            raise HoldfastError(
+            raise Missing(
                 f"{str(store.files)!r} is not complete: {format_list(missing)}; run the parts that are missing again, "
                 "or add --complete to make it here"
             )
@@ -91,7 +91,7 @@ def _copy(store: Store, present: set[str], part: Folder, plan: bytes, files: Seq
     if not store.exists(PLAN):
         store.write_bytes(PLAN, plan)
     elif store.files.read(PLAN) != plan:
-        raise HoldfastError(
+        raise Mismatch(
             f"{str(part)!r} holds a part of another audit than {str(store.files)!r}: their {PLAN} differ; merge parts "
             "of one command, with the same encoders, images and parameters"
         )

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from holdfast.auditing.execute import INLINE, execute
 from holdfast.auditing.prepare import CACHE, PreparedAudit
 from holdfast.auditing.schedule import Part, Schedule
-from holdfast.core import HoldfastError
 from holdfast.core.engine import Engine
+from holdfast.runtime.errors import BadValue
 from holdfast.storage.seal import SHARD
 
 MARK = ".failed"
@@ -24,7 +24,7 @@ def part_of(text: str) -> Part:
     """Read "2/8"."""
     number, slash, count = text.partition("/")
     if not slash or not number.strip().isdecimal() or not count.strip().isdecimal():
-        raise HoldfastError(f"shard: expected NUMBER/COUNT such as 2/8, got {text!r}")
+        raise BadValue(f"shard: expected NUMBER/COUNT such as 2/8, got {text!r}")
     return Part(int(number), int(count))
 
 

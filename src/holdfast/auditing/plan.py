@@ -8,22 +8,11 @@ from typing import Any
 
 from holdfast.auditing.series import Series
 from holdfast.auditing.until import Until
-from holdfast.core import (
-    Check,
-    Examination,
-    HoldfastError,
-    Measure,
-    Observation,
-    Passes,
-    Scope,
-    Search,
-    Threat,
-    registry,
-)
+from holdfast.core import Check, Examination, Measure, Observation, Passes, Scope, Search, Threat, registry
 from holdfast.core.naming import name_parts, titles
 from holdfast.core.precision import check_precision
 from holdfast.runtime.checked import Checked
-from holdfast.runtime.errors import unknown
+from holdfast.runtime.errors import BadValue, Conflict, Missing, UnknownName, unknown
 from holdfast.storage.standing import check_allowed
 
 CLEAN: Observation = registry.part("observations", "clean")
@@ -112,36 +101,36 @@ class Plan(metaclass=Checked):
         for name in ("images", "attacked", "train_images"):
             value = getattr(self, name)
             if value is not None and value < 2:
-                raise HoldfastError(f"{name}: expected at least 2 (images are compared in pairs), got {value}")
+                raise BadValue(f"{name}: expected at least 2 (images are compared in pairs), got {value}")
         if self.attacked is not None and self.attacked % 2:
-            raise HoldfastError(
+            raise BadValue(
                 f"attacked: expected an even number, for images are attacked in pairs, got {self.attacked}; take "
                 f"{self.attacked - 1} or {self.attacked + 1}"
             )
         if self.attacked is not None and self.images is not None and self.attacked > self.images:
-            raise HoldfastError(
+            raise Conflict(
                 f"attacked: expected at most the {self.images} images of the audit, got {self.attacked}; add --images "
                 f"{self.attacked}, or attack fewer"
             )
         if self.train_images is not None and self.train is None:
-            raise HoldfastError("train_images: expected training images of which to take so many; give train as well")
+            raise Missing("train_images: expected training images of which to take so many; give train as well")
 
         # How it is run, and what it names
         if self.budget is not None and not self.budget > 0:
-            raise HoldfastError(f"budget: expected seconds above 0, got {self.budget:g}; give more, such as 2m or 1h")
+            raise BadValue(f"budget: expected seconds above 0, got {self.budget:g}; give more, such as 2m or 1h")
         if self.calls is not None and self.calls < 1:
-            raise HoldfastError(f"calls: expected at least 1, got {self.calls}")
+            raise BadValue(f"calls: expected at least 1, got {self.calls}")
         if self.until is not None and self.until.measure not in ("", *self.measures_by_name):
             raise unknown("measure of the audit in until", self.until.measure, self.measures_by_name)
         if self.batch_size is not None and self.batch_size < 1:
-            raise HoldfastError(f"batch_size: expected at least 1, got {self.batch_size}")
+            raise BadValue(f"batch_size: expected at least 1, got {self.batch_size}")
         check_precision(self.precision, self.device)
         for series in self.series:
             if strange := [spec for spec in series.encoders if spec not in self.encoders]:
-                raise HoldfastError(f"series {series.name!r}: expected encoders of the plan, got {', '.join(strange)}")
+                raise UnknownName(f"series {series.name!r}: expected encoders of the plan, got {', '.join(strange)}")
         check_allowed(self.allow, registry.names("checks"))
         if not self.measures:
-            raise HoldfastError(f"the plan has no measures; choose from: {', '.join(registry.names('measures'))}")
+            raise Missing(f"the plan has no measures; choose from: {', '.join(registry.names('measures'))}")
 
     @property
     def in_rounds(self) -> bool:

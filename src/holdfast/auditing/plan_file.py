@@ -18,6 +18,7 @@ from holdfast.config.reader import locate_errors, read
 from holdfast.core import Ball, Encoder, HoldfastError, ImageSource, Measure, registry
 from holdfast.core.threat import Shape
 from holdfast.runtime.durations import seconds
+from holdfast.runtime.errors import Conflict, Missing
 from holdfast.runtime.option import fields_of
 from holdfast.sources.data import open_images
 from holdfast.sources.encoders import is_differentiable
@@ -59,7 +60,7 @@ def make_plan(
     # Encoders; the measures of the profile in the audit's ball, with the changes
     encoders, series = expand(request.encoders)
     if not encoders:
-        raise HoldfastError("no encoder: name at least one, for example zoo:digits-simclr; see holdfast list encoders")
+        raise Missing("no encoder: name at least one, for example zoo:digits-simclr; see holdfast list encoders")
     blind = any(not (opened[e].differentiable if opened and e in opened else is_differentiable(e)) for e in encoders)
     request = replace(request, profile=_profile_for(request.profile, blind))
     ball = _ball(request, source)
@@ -72,7 +73,7 @@ def make_plan(
     # Images, which synthetic measures do without
     if request.data is None and (readers := [m for m in measures if not unread([m])]):
         names = ", ".join(dict.fromkeys(map(registry.part_name, readers)))
-        raise HoldfastError(
+        raise Missing(
             f"no images for {names}: add --data FOLDER (or a file, or a spec; see holdfast list data); the profile "
             "synbench needs none"
         )
@@ -160,7 +161,7 @@ def refuse_idle_ball(request: AuditRequest) -> None:
         return  # it says what holds anyway
     if asked[0] == asked[1]:
         names = ", ".join(dict.fromkeys(map(registry.part_name, asked[0])))
-        raise HoldfastError(
+        raise Conflict(
             f"{'eps' if norm is None else 'norm'}: expected a profile with a measure in the ball of the audit, but in "
             f"{Path(profile).stem} all of {names} have balls of their own, or none; leave it out, or change a "
             "measure's own ball: --set MEASURE.ball.radius=4/255"

@@ -21,7 +21,15 @@ from holdfast.auditing.plan import Plan, plan_entry
 from holdfast.core import Encoder, HoldfastError, ImageSource
 from holdfast.core.engine import Engine
 from holdfast.core.source_spec import label
-from holdfast.runtime.errors import NothingAudited, UnreadableRecord, first_line, no_labels
+from holdfast.runtime.errors import (
+    BadPlace,
+    BadValue,
+    NothingAudited,
+    UnreadableRecord,
+    Unsupported,
+    first_line,
+    no_labels,
+)
 from holdfast.runtime.freed_memory import give_back_freed_memory
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.privacy import places, public, restore_paths
@@ -106,7 +114,7 @@ def _open_elsewhere(
         os.chdir(home)
     place = place if "://" in place else os.path.join(home, place)
     if not Folder(place).exists(PLAN):
-        raise HoldfastError(
+        raise BadPlace(
             f"expected workers to see the run folder, got none on {socket.gethostname()}: {place!r}; choose an "
             "--out that all of them see: a shared file system, or s3://BUCKET/RUN"
         )
@@ -226,14 +234,14 @@ def _check_surrogates(plan: Plan, opened: Collection[str]) -> None:
             try:
                 check_encoder(spec)
             except HoldfastError as error:
-                raise HoldfastError(f"surrogate {label(spec)}: {error}") from error
+                raise error.retell(f"surrogate {label(spec)}: {error}") from error
 
 
 def _names(specs: Sequence[str], opened: Collection[str]) -> list[str]:
     """Return how encoders are called in the record: without the places that they come from."""
     labels = [spec if spec in opened else label(spec) for spec in specs]
     if len(set(labels)) != len(labels):
-        raise HoldfastError("two encoders have one name; give one of them another with ?label=")
+        raise BadValue("two encoders have one name; give one of them another with ?label=")
     names: list[str] = []
     for name in map(public, labels):
         numbered = (f"{name} ({number})" for number in itertools.count(2))
@@ -254,7 +262,7 @@ def _claim(
     answers claims its folder without a plan.
     """
     if store.exists(INDEX):
-        raise HoldfastError(f"the folder {str(store.files)!r} holds a comparison of an index; choose another --out")
+        raise BadPlace(f"the folder {str(store.files)!r} holds a comparison of an index; choose another --out")
     answers = [m for row in record.encoders for m in row.measures.values()] if record else []
     answered = any(m.scores or m.not_certified for m in answers)
     old = store.read_json(PLAN)
@@ -265,7 +273,7 @@ def _claim(
         differs = record is not None and not is_of_plan(record, new["plan"])
         is_other = differs and answered
     if is_other and not overwrite:
-        raise HoldfastError(
+        raise BadPlace(
             f"the folder {str(store.files)!r} holds another audit; choose another --out, or add --overwrite "
             "(what both have in common is used again)"
         )
@@ -324,8 +332,8 @@ def check_device(name: str) -> None:
         torch.device(name)
     except RuntimeError:
         gpu = "; a GPU is cuda, one of Apple is mps" if name.lower().startswith("gpu") else ""
-        raise HoldfastError(f"device: expected cpu, cuda, cuda:1 or mps, got {name!r}{gpu}") from None
+        raise BadValue(f"device: expected cpu, cuda, cuda:1 or mps, got {name!r}{gpu}") from None
     try:
         torch.empty(1, device=name)
     except (RuntimeError, AssertionError) as error:
-        raise HoldfastError(f"device {name!r} cannot be used here: {first_line(error)}") from error
+        raise Unsupported(f"device {name!r} cannot be used here: {first_line(error)}") from error

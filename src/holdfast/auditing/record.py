@@ -124,12 +124,13 @@ def measure_entry(measure: Measure, called: str, alone: Passes, **answer: Any) -
     return entry
 
 
-def failure_entry(measure: Measure, name: str, called: str, alone: Passes, error: str) -> MeasureEntry:
+def failure_entry(measure: Measure, name: str, called: str, alone: Passes, error: str, code: str) -> MeasureEntry:
     """Return what a measure asks, and why it failed; where that is what it says of itself, its name alone."""
     try:
-        return measure_entry(measure, called, alone, error=error)
+        return measure_entry(measure, called, alone, error=error, error_code=code)
     except (ValueError, TypeError):
-        return MeasureEntry(part=registry.spec(measure), title=name, better="higher", unit="", error=error)
+        spec = registry.spec(measure)
+        return MeasureEntry(part=spec, title=name, better="higher", unit="", error=error, error_code=code)
 
 
 def chart_entry(chart: Chart, columns: Collection[str] = (), scores: Collection[str] = ()) -> AnyChart:

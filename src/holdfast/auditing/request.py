@@ -4,7 +4,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar
 
 from holdfast.runtime.checked import Checked, Count, describe_value
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadValue
 from holdfast.runtime.option import Option
 
 NORMS = ("linf", "l2", "patch")
@@ -22,7 +22,7 @@ def spell_norm(norm: str | float) -> str:
         ('linf', 'l2', 'patch[share=0.05]')
     """
     if isinstance(norm, bool) or not isinstance(norm, (str, int, float)):
-        raise HoldfastError(f"norm: expected a name such as linf or l2, or a number, got {describe_value(norm)}")
+        raise BadValue(f"norm: expected a name such as linf or l2, or a number, got {describe_value(norm)}")
     name, bracket, fields = str(norm).partition("[")
     lower = name.strip().lower()
     word = lower.replace("ℓ", "l").replace("∞", "inf").replace("_", "").replace("-", "")

@@ -27,10 +27,10 @@ from holdfast.auditing.relations import relations
 from holdfast.auditing.series import series_entries
 from holdfast.auditing.services import fits_calls
 from holdfast.auditing.shards import ends_of_rounds
-from holdfast.core import HoldfastError, Measure, Score, Table
+from holdfast.core import Measure, Score, Table
 from holdfast.core.engine import Engine
 from holdfast.numerics.statistics.copies import rows_of_pictures
-from holdfast.runtime.errors import NothingAudited, first_line
+from holdfast.runtime.errors import Mismatch, NothingAudited, first_line
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.privacy import public
 from holdfast.storage.entry import as_json, read_json
@@ -302,7 +302,7 @@ def run_round(
         """Return the comparison of all encoders on one measure."""
         first, *others = asked[name].values()
         if any(other != first for other in others):
-            raise HoldfastError(
+            raise Mismatch(
                 "expected the same question for all encoders, got other parts of it left out for some; ask for what "
                 "fits all of them"
             )

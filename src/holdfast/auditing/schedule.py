@@ -9,7 +9,7 @@ from math import inf
 from holdfast.auditing.encoder_result import EncoderResult, ItemError
 from holdfast.auditing.shards import ShardFile
 from holdfast.auditing.work import OpenedEncoder, Step, WorkItem
-from holdfast.core import HoldfastError
+from holdfast.runtime.errors import BadValue
 
 ATTEMPTS = 3
 """How often a work item is tried that ends its worker."""
@@ -32,7 +32,7 @@ class Part:
 
     def __post_init__(self) -> None:
         if not 1 <= self.number <= self.count:
-            raise HoldfastError(f"shard: expected a number from 1 to the count, such as 2/8, got {self}")
+            raise BadValue(f"shard: expected a number from 1 to the count, such as 2/8, got {self}")
 
     def __str__(self) -> str:
         return f"{self.number}/{self.count}"

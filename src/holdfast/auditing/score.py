@@ -104,7 +104,7 @@ class Scoring:
         except Exception as raised:
             error = ItemError.of(raised)
         if error is not None:
-            return replace(entry, error=self._note(self.name, error))
+            return replace(entry, error=self._note(self.name, error), error_code=error.code)
         self._observe()
         self._fitted = {name: self._fit(name, measure) for name, measure in self.plan.measures_by_name.items()}
         checks = {name: self._fit(f"check {name}", check) for name, check in self.plan.checks_by_name.items()}
@@ -182,7 +182,7 @@ class Scoring:
                 self._reasons[key] = {"not_certified": error.reason}
                 self.session.refusals[key] = error.reason
             elif error is not None:
-                self._reasons[key] = {"error": self._note(where, error)}
+                self._reasons[key] = {"error": self._note(where, error), "error_code": error.code}
                 self._serve_others(observation)
         # What depends on others was put together after them: pictures and records keep the order of the plan
         order = (CLEAN, *self.plan.order, *self._further)
@@ -276,7 +276,7 @@ class Scoring:
         except StoreError:
             raise
         except Exception as error:
-            return entries.failure_entry(each.part, name, called, alone, self._fail(f"{self.name}, {name}", error))
+            return self._failure_entry(each.part, name, called, alone, error)
         self._fitted[name], measure = each, each.part
         table = rows_of_pictures(measure, scored.table, self._first)
 
@@ -296,7 +296,7 @@ class Scoring:
                 seconds=round(time.perf_counter() - began, 3),
             )  # fmt: skip
         except Exception as error:
-            return entries.failure_entry(each.part, name, called, alone, self._fail(f"{self.name}, {name}", error))
+            return self._failure_entry(each.part, name, called, alone, error)
         self._scored[name] = path, scores[headline]
         return entry
 
@@ -388,6 +388,11 @@ class Scoring:
         except Exception as error:
             spent = entries.passes_entry(self.session.encoder.passes - before)
             return replace(_skip(fit.part, called, self._fail(f"{self.name}, check {name}", error)), passes=spent)
+
+    def _failure_entry(self, measure: Measure, name: str, called: str, alone: Passes, error: Exception) -> MeasureEntry:
+        raised = ItemError.of(error)
+        reason = self._note(f"{self.name}, {name}", raised)
+        return entries.failure_entry(measure, name, called, alone, reason, raised.code)
 
     def _fail(self, where: str, error: Exception) -> str:
         return self._note(where, ItemError.of(error))

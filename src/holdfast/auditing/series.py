@@ -8,13 +8,14 @@ from urllib.parse import quote
 
 import torch
 
-from holdfast.core import HoldfastError, Table
+from holdfast.core import Table
 from holdfast.core.source_spec import parse
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry.fluctuation import flipping, semantic_fluctuation
 from holdfast.numerics.statistics.jackknife import over_classes
 from holdfast.runtime.checked import Checked
 from holdfast.runtime.doors import real
+from holdfast.runtime.errors import BadData, BadValue, Missing, NotEnough
 from holdfast.sources.encoders import suffixes
 from holdfast.storage.record import FluctuationEntry, SeriesEntry
 
@@ -35,7 +36,7 @@ class Series(metaclass=Checked):
 
     def __post_init__(self) -> None:
         if len(self.encoders) < 2 or len(set(self.encoders)) < len(self.encoders):
-            raise HoldfastError(
+            raise BadValue(
                 f"series {self.name!r}: expected two different checkpoints or more, got {', '.join(self.encoders)}"
             )
 
@@ -63,13 +64,13 @@ def _read_series(spec: str) -> Series:
     _, name, options = parse(spec)
     folder, pattern, label = Path(name), options.pop("pattern", "*.safetensors"), options.pop("label", None)
     if not folder.is_dir():
-        raise HoldfastError(f"{spec}: expected a folder of checkpoints, got {name!r}")
+        raise Missing(f"{spec}: expected a folder of checkpoints, got {name!r}")
     try:
         files = sorted((path for path in folder.glob(pattern) if path.is_file()), key=lambda path: natural(str(path)))
     except (ValueError, NotImplementedError) as error:
-        raise HoldfastError(f"{spec}: expected a pattern of files such as *.safetensors, got {pattern!r}") from error
+        raise BadValue(f"{spec}: expected a pattern of files such as *.safetensors, got {pattern!r}") from error
     if len(files) < 2:
-        raise HoldfastError(
+        raise NotEnough(
             f"{spec}: expected two checkpoints or more that fit {pattern!r}, got {len(files)} in {name!r}; change "
             "?pattern= or name a single file as file:PATH"
         )
@@ -80,7 +81,7 @@ def _read_series(spec: str) -> Series:
     for file in files:
         if file.suffix.lower() not in openers:
             ends = " or ".join(sorted(openers))
-            raise HoldfastError(f"{spec}: expected files that end in {ends}, got {file.name!r}")
+            raise BadData(f"{spec}: expected files that end in {ends}, got {file.name!r}")
         stem = file.relative_to(folder).with_suffix("").as_posix()
         checkpoint = quote(stem if label is None else f"{label}/{stem}", safe="/")
         specs.append(f"{openers[file.suffix.lower()]}:{file}?label={checkpoint}{passed_on}")

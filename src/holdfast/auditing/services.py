@@ -7,8 +7,9 @@ from math import ceil
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.prepare import PreparedAudit
 from holdfast.auditing.shards import spans
-from holdfast.core import HoldfastError, Observation
+from holdfast.core import Observation
 from holdfast.core.source_spec import label
+from holdfast.runtime.errors import NotEnough
 from holdfast.sources.encoders import destination_of, draws_of
 
 OPENING = 2
@@ -131,7 +132,7 @@ def refuse_sendings(sent: Sequence[Sending], allowed: int, end: int, done: str) 
         HoldfastError: it is more.
     """
     if (calls := _calls(sent)) > end:
-        raise HoldfastError(
+        raise NotEnough(
             f"calls: this sends up to {sum(one.images for one in sent):,} images in about {calls:,} calls, and --calls "
             f"allows {allowed:,}; allow more, {done} fewer images, or put more into a call with ?batch="
         )

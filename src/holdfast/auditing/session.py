@@ -33,7 +33,6 @@ from holdfast.core import (
     Encoder,
     Failure,
     Head,
-    HoldfastError,
     Images,
     LinearProbe,
     Observation,
@@ -54,7 +53,7 @@ from holdfast.core.own_ball import balls_of, require_one_ball
 from holdfast.core.precision import use_precision
 from holdfast.core.threat import image_shape
 from holdfast.numerics.geometry.spread import is_unmoved
-from holdfast.runtime.errors import NotCertified, no_labels
+from holdfast.runtime.errors import BadData, Missing, NotCertified, NotEnough, Unsupported, no_labels
 from holdfast.runtime.foreign import forbid_mutation
 from holdfast.sources.data import ImageSet
 from holdfast.storage.answers import reading
@@ -256,7 +255,7 @@ class Session:
     def _require_shard(self, shard: ShardFile) -> dict[str, Tensor]:
         """Return what a shard holds that was complete when it was observed."""
         if (stored := self._load_shard(shard)) is None:
-            raise HoldfastError(f"the file {shard.file!r} is gone or damaged since it was written; run the audit again")
+            raise BadData(f"the file {shard.file!r} is gone or damaged since it was written; run the audit again")
         return stored.tensors
 
     def _read_by_shard(self, observation: Observation, start: int, stop: int) -> dict[str, Tensor]:
@@ -410,7 +409,7 @@ class Session:
     def _whole_training(self, count: int) -> Shard:
         """Return a shard of the training images: the first one, for all may be too many, and the way to all of them."""
         if not count:
-            raise HoldfastError(
+            raise NotEnough(
                 "expected training images to learn from, got none: all images are attacked; give training images "
                 "(--train) or attack fewer"
             )
@@ -434,15 +433,15 @@ def refuse_outside(encoder: Encoder, observation: Observation) -> None:
     if passes.bounds:
         raise NotCertified("it runs outside torch, where its operations are not known; nothing can be proved of it")
     if passes.backward:
-        raise HoldfastError(
+        raise Unsupported(
             "it runs outside torch, and has no gradient to follow; ask by queries: --profile black_box, or --set "
             "'*.attack=square'"
         )
 
 
-def not_observed(observation: Observation) -> HoldfastError:
+def not_observed(observation: Observation) -> Missing:
     """Return the error for an observation that is read and was not made."""
-    return HoldfastError(f"{registry.part_name(observation)} was not observed: it failed, or no measure names it first")
+    return Missing(f"{registry.part_name(observation)} was not observed: it failed, or no measure names it first")
 
 
 FEWEST = 2
@@ -468,12 +467,12 @@ def classifier_of(
     for label in [] if classes_apart else labels[: subject.attacked].unique().tolist():
         count = int((bank.labels == label).sum())
         if subject.has_training_set and count < 1:
-            raise HoldfastError(
+            raise NotEnough(
                 f"probes learn from the training images: expected some of each class of the tested images among these "
                 f"{len(bank.labels)}, got none of class {label}; leave the class out, or give training images of it"
             )
         if not subject.has_training_set and count < FEWEST:
-            raise HoldfastError(
+            raise NotEnough(
                 f"probes learn from the images that are not attacked: expected at least {FEWEST} of each class among "
                 f"these {len(bank.labels)} of {len(labels)}, got {count} of class {label}; give training images "
                 "(--train), attack fewer images, use more, or a head from a file"

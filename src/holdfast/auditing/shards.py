@@ -11,7 +11,8 @@ from torch import Tensor
 
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.surrogates import Surrogates
-from holdfast.core import Encoder, Failure, Geometry, HoldfastError, Observation, Passes, Scope, registry
+from holdfast.core import Encoder, Failure, Geometry, Observation, Passes, Scope, registry
+from holdfast.runtime.errors import BadData
 from holdfast.runtime.version import VERSION
 from holdfast.sources.data import ImageSet
 from holdfast.storage.run_folder import digest, files_read
@@ -176,9 +177,9 @@ def spans(
     return [(start, min(start + size, images)) for start in range(0, images, size)]
 
 
-def unlike(observation: Observation, shard: ShardFile) -> HoldfastError:
+def unlike(observation: Observation, shard: ShardFile) -> BadData:
     """Return the error for a shard that does not fit even when it was just made."""
-    return HoldfastError(
+    return BadData(
         f"{registry.part_name(observation)}: expected a row for each of {shard.stop - shard.start} images in "
         f"{shard.file!r}, with the same tensors as in its other shards, got others; if its code has changed, delete "
         f"the folder {shard.file.rpartition('/')[0]!r} of the run"

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import torch
 from torch import nn
 
-from holdfast.core import Encoder, HoldfastError, Passes
-from holdfast.runtime.errors import first_line
+from holdfast.core import Encoder, Passes
+from holdfast.runtime.errors import Failed, NotFinite, Unsupported, first_line
 from holdfast.sources.encoders import open_encoder
 from holdfast.sources.encoders.shared.fit import fit_to
 
@@ -27,7 +27,7 @@ class Surrogate(Encoder):
 
     def __init__(self, encoder: Encoder, shape: tuple[int, int, int], audited: Encoder):
         if encoder.draws is not None:
-            raise HoldfastError(
+            raise Unsupported(
                 f"surrogate {encoder.name!r}: expected an encoder without random numbers, got the mean of "
                 f"{encoder.draws} draws; switch them off and leave draws out"
             )
@@ -51,14 +51,14 @@ class Surrogate(Encoder):
             with torch.no_grad():
                 reps = self(torch.full((1, *shape), 0.5, device=self.device))
         except Exception as error:  # whatever a foreign network raises
-            raise HoldfastError(
+            raise Failed(
                 f"surrogate {self.name!r}: expected an encoder that takes images {list(shape)}, as the audited one "
                 f"does, or says its own size; got: {first_line(error)}"
             ) from error
         finally:
             self._tell = tell
         if not bool(reps.isfinite().all()):
-            raise HoldfastError(
+            raise NotFinite(
                 f"surrogate {self.name!r}: expected finite representations, got NaN or infinity; check its weights and "
                 "its normalisation"
             )

@@ -3,8 +3,9 @@
 import re
 from dataclasses import dataclass
 
-from holdfast.core import HoldfastError, Score
+from holdfast.core import Score
 from holdfast.runtime.checked import Checked, Count
+from holdfast.runtime.errors import BadValue
 from holdfast.storage.record import Record
 from holdfast.storage.standing import VOID
 
@@ -29,9 +30,9 @@ class Until(metaclass=Checked):
 
     def __post_init__(self) -> None:
         if self.images is None and not (self.measure and self.width > 0):
-            raise HoldfastError(f"until: expected {EXAMPLES}, got {self}")
+            raise BadValue(f"until: expected {EXAMPLES}, got {self}")
         if self.images is not None and self.images % 2:
-            raise HoldfastError(f"until: expected an even number, for images are attacked in pairs, got {self}")
+            raise BadValue(f"until: expected an even number, for images are attacked in pairs, got {self}")
 
     def __str__(self) -> str:
         if self.images is not None:
@@ -70,6 +71,6 @@ def until_of(text: str) -> Until:
         return Until(images=int(images[1]))
     precision = re.fullmatch(r"(\S+)\s*(?:±|\+-|\+/-)\s*(\d*\.?\d+(?:e-?\d+)?)\s*(%?)", text.strip())
     if precision is None:
-        raise HoldfastError(f"until: expected {EXAMPLES}, got {text!r}")
+        raise BadValue(f"until: expected {EXAMPLES}, got {text!r}")
     relative = bool(precision[3])
     return Until(measure=precision[1], width=float(precision[2]) / (100 if relative else 1), relative=relative)

@@ -148,7 +148,7 @@ class Worker:
         session, order, name = self.session(encoder), self._audit.plan.order, self._audit.names[encoder]
         remade = forget_stale(session, self._audit.plan, self._audit.store, name in self._audit.recorded)
         if remade is None:
-            raise OtherEncoder(name)
+            raise OtherEncoder.of(name)
         shards = [session.shard_files(observation) for observation in order]
         passes = [observation.passes_of(session.encoder) for observation in order]
         work = [
@@ -191,5 +191,5 @@ class Worker:
         images = audit.images.render(encoder.geometry)
         session = session_of(plan, encoder, images, audit.store, self._progress.advance, opened=audit.encoders)
         if audit.recorded.get(audit.names[number]) not in (None, session.identity):
-            raise OtherEncoder(audit.names[number])
+            raise OtherEncoder.of(audit.names[number])
         return session

@@ -37,7 +37,7 @@ from holdfast.cli.study import study
 from holdfast.cli.train import train
 from holdfast.cli.verify import verify
 from holdfast.cli.view import view
-from holdfast.runtime.errors import HoldfastError, first_line, os_reason
+from holdfast.runtime.errors import BadValue, HoldfastError, first_line, os_reason
 from holdfast.runtime.exit_status import SUMMARY, ExitStatus
 from holdfast.runtime.freed_memory import keep_freed_memory
 from holdfast.runtime.streams import settle, stand_in
@@ -143,7 +143,7 @@ def _status() -> int:
         return status
     # requests that cannot be answered, and wrong usage
     except HoldfastError as error:
-        _say(str(error))
+        _say(f"{error} [{error.code}]")
         return error.status
     except _Click as error:
         return _wrong_usage(error)
@@ -173,7 +173,7 @@ def _not_empty(arguments: Sequence[str]) -> None:
         name, equals, value = argument.partition("=")
         if not (value if equals and name.startswith("--") else argument).strip():
             whose = f" for {name if equals else before}" if name.startswith("--") or before.startswith("--") else ""
-            raise HoldfastError(f"expected a value{whose}, got an empty one; leave it out, or say what you mean")
+            raise BadValue(f"expected a value{whose}, got an empty one; leave it out, or say what you mean")
 
 
 def _wrong_usage(error: Exception) -> int:

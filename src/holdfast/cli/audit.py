@@ -20,7 +20,7 @@ from holdfast.cli.common import (
 )
 from holdfast.cli.options import Given, asks, number
 from holdfast.cli.workers import begin_workers, engine_of, make_shard
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadValue, Conflict
 
 
 @asks(AuditRequest)
@@ -52,7 +52,7 @@ def audit(
 ) -> None:
     """Audit encoders on your images: measures, validity checks, record and report."""
     if calibrate <= 0:
-        raise HoldfastError(f"--calibrate: expected seconds above 0, got {calibrate:g}")
+        raise BadValue(f"--calibrate: expected seconds above 0, got {calibrate:g}")
     # The answer of the same request, where it stands: neither torch nor any part is imported for it
     asked = AuditRequest(**given)
     files = any(name.endswith(".toml") for name in (*asked.encoders, asked.profile))
@@ -76,9 +76,9 @@ def audit(
         _estimate(plan, out_folder, calibrate, json_output, workers or 1, shard, quiet)
     elif shard is not None:
         if not chosen.in_process:
-            raise HoldfastError("--shard is for processes that you start yourself; leave out --workers and --engine")
+            raise Conflict("--shard is for processes that you start yourself; leave out --workers and --engine")
         if asked.budget not in (None, "none") or asked.until is not None:
-            raise HoldfastError("--shard makes its part of all shards; leave out --budget and --until")
+            raise Conflict("--shard makes its part of all shards; leave out --budget and --until")
         make_shard(replace(plan, budget=None, until=None), out_folder, shard, json_output, overwrite, quiet)
     else:
         run_plan(plan, out_folder, json_output, overwrite, chosen, quiet, strict, known)

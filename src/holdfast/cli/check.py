@@ -9,7 +9,7 @@ import typer
 from holdfast.cli.common import AllowOption, JsonOption, err, listening, out, show
 from holdfast.cli.options import number
 from holdfast.runtime.doors import read_list, real
-from holdfast.runtime.errors import HoldfastError, os_reason
+from holdfast.runtime.errors import BadData, os_reason
 from holdfast.runtime.exit_status import ExitStatus
 
 if TYPE_CHECKING:  # the command line begins without what reads records
@@ -140,9 +140,7 @@ def _lines(path: Path) -> list[str]:
     try:
         lines = read_list(path).splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise HoldfastError(
-            f"cannot read the requirements {str(path)!r}: {os_reason(error)}; give a text file"
-        ) from error
+        raise BadData(f"cannot read the requirements {str(path)!r}: {os_reason(error)}; give a text file") from error
     if not (requirements := [text for line in lines if (text := line.partition("#")[0].strip())]):
-        raise HoldfastError(f"expected requirements in {str(path)!r}, one in each line, got none")
+        raise BadData(f"expected requirements in {str(path)!r}, one in each line, got none")
     return requirements

@@ -63,7 +63,7 @@ def compare(
     from holdfast.report.documents.comparison_table import document as table_document
     from holdfast.report.documents.comparison_table import latex as latex_of
     from holdfast.report.render import to_markdown
-    from holdfast.runtime.errors import HoldfastError
+    from holdfast.runtime.errors import Missing
     from holdfast.storage.outputs import write_text
 
     # The comparison, of the folders that can be read
@@ -74,7 +74,7 @@ def compare(
 
     # The files that are wanted
     if (digits, transpose, p_values) != (None, False, False) and markdown is None and latex is None:
-        raise HoldfastError("--digits, --transpose and --p-values: expected --markdown or --latex as well, to lay out")
+        raise Missing("--digits, --transpose and --p-values: expected --markdown or --latex as well, to lay out")
     layout = Layout(digits=digits, transpose=transpose, p_values=p_values)
 
     def page() -> str:

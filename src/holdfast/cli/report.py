@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.common import JsonOption, show
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import Missing
 from holdfast.runtime.privacy import brief
 
 
@@ -33,7 +33,7 @@ def report(
     from holdfast.storage.record_file import run_files
 
     if encoder is not None and model_card is None:
-        raise HoldfastError("--encoder: expected --model-card as well, whose encoder it names")
+        raise Missing("--encoder: expected --model-card as well, whose encoder it names")
     run = open_run(folder)
     places: list[str] = []
     if model_card is not None:

@@ -17,7 +17,7 @@ from holdfast.cli.common import (
     show_markdown,
 )
 from holdfast.cli.workers import engine_of
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadValue, Conflict
 from holdfast.storage.filesystem import local_folder
 
 
@@ -57,7 +57,7 @@ def reproduce(
         return
     if rehearse:
         if inputs or says or out_folder is not None or workers is not None or seed is not None:
-            raise HoldfastError(
+            raise Conflict(
                 "--rehearse reads stand-ins and keeps nothing: leave out --input, --says, --out, --workers and --seed"
             )
         _rehearse(name, profile, device or "cpu", json_output, quiet)
@@ -85,7 +85,7 @@ def _pairs(option: str, what: str, texts: list[str] | None) -> dict[str, str]:
     for text in texts or ():
         name, equals, value = text.partition("=")
         if not equals:
-            raise HoldfastError(f"{option}: expected NAME={what}, got {text!r}")
+            raise BadValue(f"{option}: expected NAME={what}, got {text!r}")
         pairs[name] = value
     return pairs
 

@@ -7,7 +7,7 @@ import typer
 
 from holdfast.cli import completion
 from holdfast.cli.common import out
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import Conflict, Missing
 
 
 def show(
@@ -32,10 +32,10 @@ def show(
     from holdfast.report.render import print_document
 
     if path is not None and data is None:
-        raise HoldfastError("--out: expected --data as well, images of which a picture is made")
+        raise Missing("--out: expected --data as well, images of which a picture is made")
     if not names_encoder(name):
         if data is not None:
-            raise HoldfastError(f"--data: expected an encoder to see the images, such as timm:resnet18, got {name!r}")
+            raise Conflict(f"--data: expected an encoder to see the images, such as timm:resnet18, got {name!r}")
         from holdfast.report.documents.part import document as document_part
 
         print_document(document_part(name), out)

@@ -6,7 +6,7 @@ from typing import Any
 from rich.text import Text
 
 from holdfast.cli.common import listening, partly, show, warn
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import Conflict, Unsupported
 
 
 def engine_of(
@@ -16,7 +16,7 @@ def engine_of(
     from holdfast.core import registry
 
     if name != "ray" and (address is not None or gpus is not None):
-        raise HoldfastError("--address and --gpus are for --engine ray")
+        raise Conflict("--address and --gpus are for --engine ray")
     if name is None and workers in (None, 1):
         name, workers = "inline", None
     values: dict[str, Any] = {} if workers is None else {"workers": workers}
@@ -29,7 +29,7 @@ def engine_of(
         import torch
 
         if not (count := torch.cuda.device_count()):
-            raise HoldfastError(f"device {device!r} cannot be used here: torch finds no GPU")
+            raise Unsupported(f"device {device!r} cannot be used here: torch finds no GPU")
         values["gpus"] = 0 if ":" in device else count  # a worker that sees one GPU only calls it the first
     return registry.configure(registry.find("engines", name or "processes"), values)
 

@@ -7,8 +7,7 @@ from msgspec import structs
 
 from holdfast.comparison.conditions import short
 from holdfast.comparison.records import Audited, Run
-from holdfast.core import HoldfastError
-from holdfast.runtime.errors import unknown
+from holdfast.runtime.errors import BadValue, Failed, Mismatch, UnknownName, unknown
 from holdfast.storage.conditions import conditions
 
 PAIRED = "images (fingerprint)"
@@ -26,7 +25,7 @@ def same_images(now: Run, before: Run) -> bool:
     if not paired:
         pairs.append(("images", now.record.data.spec, before.record.data.spec))
     if differing := [f"{name}: {short(a)} and {short(b)}" for name, a, b in pairs if a != b]:
-        raise HoldfastError(
+        raise Mismatch(
             f"expected a baseline that can be compared, but {now.place!r} and {before.place!r} differ in "
             f"{'; '.join(differing)}; audit both with the same --data, --images and precision"
         )
@@ -62,13 +61,13 @@ def couples(
     pairs = []
     for name in chosen or new:
         if name not in partners:
-            raise HoldfastError(
+            raise UnknownName(
                 f"expected an encoder {name!r} in the baseline {before.place!r}, which has {', '.join(old) or 'none'}; "
                 f"name the one to compare it with: --match '{name}=OLD'"
             )
         entry = old[partners[name]]
         if entry.error:
-            raise HoldfastError(
+            raise Failed(
                 f"expected an audited encoder {partners[name]!r} in the baseline {before.place!r}, it could not be "
                 f"audited ({entry.error}); take another baseline"
             )
@@ -83,5 +82,5 @@ def _pair(text: str, new: Collection[str], old: Collection[str]) -> tuple[str, s
         ("=".join(parts[:place]).strip(), "=".join(parts[place:]).strip()) for place in range(1, len(parts))
     ]
     if not splits:
-        raise HoldfastError(f"match: expected NEW=OLD, the names of an encoder in both runs, got {text!r}")
+        raise BadValue(f"match: expected NEW=OLD, the names of an encoder in both runs, got {text!r}")
     return next((pair for pair in splits if pair[0] in new and pair[1] in old), splits[0])

@@ -12,11 +12,11 @@ from holdfast.comparison.paired import Paired, pair_encoders, why_not
 from holdfast.comparison.pareto import axes, find_dominators
 from holdfast.comparison.questions import questions, select
 from holdfast.comparison.records import Audited, Run, encoders_of, last_look
-from holdfast.core import HoldfastError, Score
+from holdfast.core import Score
 from holdfast.numerics.statistics.looks import looking
 from holdfast.numerics.statistics.multiple_testing import CORRECTIONS
 from holdfast.numerics.statistics.ranks import rank_intervals
-from holdfast.runtime.errors import unknown
+from holdfast.runtime.errors import Mismatch, NotEnough, unknown
 from holdfast.runtime.privacy import distinct
 from holdfast.storage.comparison import (
     Behind,
@@ -65,7 +65,7 @@ def compare_runs(
     encoders, problems = encoders_of(runs)
     places = ", ".join(repr(run.place) for run in runs)
     if len(encoders) < fewest:
-        raise HoldfastError(
+        raise NotEnough(
             f"expected at least {fewest} audited encoders to compare, got {len(encoders)} in {places}; give more run "
             "folders, or audit more encoders on the same images"
         )
@@ -78,7 +78,7 @@ def compare_runs(
     shared, left_out = questions(encoders, fewest)
     if not shared:
         why = "; ".join(left_out) or "none was measured"
-        raise HoldfastError(f"expected a measure that two encoders were asked alike, got none in {places}: {why}")
+        raise Mismatch(f"expected a measure that two encoders were asked alike, got none in {places}: {why}")
     if measures:
         shared = select(shared, measures)
     # paired differences on each of them, of encoders whose numbers mean something

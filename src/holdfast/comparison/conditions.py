@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from holdfast.comparison.records import Audited, Run
-from holdfast.core import HoldfastError
+from holdfast.runtime.errors import Mismatch, Missing
 from holdfast.storage.conditions import conditions
 from holdfast.storage.record import Record
 
@@ -24,14 +24,14 @@ def software(record: Record) -> str:
 def refuse_mismatches(runs: Sequence[Run]) -> None:
     """Make sure that all audits are about the same images, in the same way."""
     if not runs:
-        raise HoldfastError("compare: expected records, or folders of audits, got none; give those to be compared")
+        raise Missing("compare: expected records, or folders of audits, got none; give those to be compared")
     first = conditions(runs[0].record)
     for run in runs[1:]:
         second = conditions(run.record)
         differing = [name for name in first if first[name] != second[name]]
         if differing:
             values = "; ".join(f"{name}: {short(first[name])} and {short(second[name])}" for name in differing)
-            raise HoldfastError(
+            raise Mismatch(
                 f"expected audits that can be compared image by image, but {runs[0].place!r} and {run.place!r} differ "
                 f"in {values}; {_remedy((runs[0], run), differing)}"
             )

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from holdfast.auditing.record import slugs
-from holdfast.core import HoldfastError
+from holdfast.runtime.errors import BadValue, Conflict
 from holdfast.storage.comparison import Comparison
 from holdfast.storage.documents import quote_yaml
 from holdfast.storage.filesystem import Folder
@@ -23,14 +23,14 @@ def write_eval_results(data: Comparison, folder: str, benchmark: str | None, sou
     Source: huggingface/hub-docs, eval_results.yaml (2026).
     """
     if benchmark is None or not re.fullmatch(r"[\w.-]+/[\w.-]+", benchmark):
-        raise HoldfastError(
+        raise BadValue(
             f"expected the Hub dataset that holds the leaderboard as organisation/name, got {benchmark!r}; give "
             "--benchmark: Hugging Face shows results of datasets registered as a Benchmark only"
         )
     if any(encoder.seeds for encoder in data.encoders):
-        raise HoldfastError("--eval-results: expected encoders, each of which has a repository; leave out --groups")
+        raise Conflict("--eval-results: expected encoders, each of which has a repository; leave out --groups")
     if source is not None and not re.match(r"https?://\S+$", source):
-        raise HoldfastError(f"expected the address of the results' source, https://…, got {source!r}")
+        raise BadValue(f"expected the address of the results' source, https://…, got {source!r}")
     finished = {run.place: run.finished for run in data.runs}
     written = []
     encoders = [encoder for encoder in data.encoders if not encoder.unfit]

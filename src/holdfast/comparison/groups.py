@@ -13,10 +13,11 @@ from msgspec import structs
 from holdfast.auditing.differences import Pair, withhold_doubtful
 from holdfast.comparison.paired import Paired, why_not
 from holdfast.comparison.records import Audited, Run, last_look
-from holdfast.core import HoldfastError, Score
+from holdfast.core import Score
 from holdfast.numerics.statistics.looks import looking
 from holdfast.numerics.statistics.seeds import difference_over_seeds, mean_over_seeds
 from holdfast.runtime.checked import describe_value
+from holdfast.runtime.errors import BadValue, NotEnough, UnknownName
 from holdfast.storage.record import CheckEntry, EncoderEntry
 from holdfast.storage.standing import SOUND, VOID, is_accepted, void_checks
 
@@ -96,9 +97,9 @@ def read_groups(text: str) -> dict[str, str]:
     for pair in text.split(","):
         name, equals, glob = (part.strip() for part in pair.partition("="))
         if not name or not equals or not glob:
-            raise HoldfastError(f"groups: expected NAME=GLOB for each method, such as {EXAMPLE}, got {pair!r}")
+            raise BadValue(f"groups: expected NAME=GLOB for each method, such as {EXAMPLE}, got {pair!r}")
         if name in globs:
-            raise HoldfastError(f"groups: expected each name once, got {name!r} twice; give one GLOB that matches both")
+            raise BadValue(f"groups: expected each name once, got {name!r} twice; give one GLOB that matches both")
         globs[name] = glob
     return globs
 
@@ -110,24 +111,24 @@ def make_groups(globs: Globs, encoders: Sequence[Audited]) -> list[Group]:
         HoldfastError: what matches nothing, a group without two seeds, an encoder in two groups.
     """
     if not globs:
-        raise HoldfastError(f"groups: expected a method or more, such as {EXAMPLE}, got none")
+        raise BadValue(f"groups: expected a method or more, such as {EXAMPLE}, got none")
     groups = [Group(name, tuple(_find_seeds(name, wanted, encoders))) for name, wanted in globs.items()]
     for group in groups:
         if len(group.seeds) < FEWEST:
             alone = "".join(seed.name for seed in group.seeds)
-            raise HoldfastError(
+            raise NotEnough(
                 f"groups: expected two seeds of {group.name!r} or more, got {alone}; one checkpoint does not represent "
                 "a method: train it with other seeds, or compare encoders, without groups"
             )
         for a, b in itertools.combinations(group.seeds, 2):  # a copy would hide how much seeds differ
             if a.entry.fingerprint == b.entry.fingerprint:
-                raise HoldfastError(
+                raise BadValue(
                     f"groups: expected different seeds of {group.name!r}, but {a.name} and {b.name} have the same "
                     "weights; give each seed once"
                 )
     for a, b in itertools.combinations(groups, 2):
         if both := [seed.name for seed in a.seeds if seed in b.seeds]:
-            raise HoldfastError(
+            raise BadValue(
                 f"groups: expected each encoder in one group, got {both[0]} in {a.name!r} and {b.name!r}; narrow a GLOB"
             )
     return groups
@@ -139,14 +140,14 @@ def _find_seeds(group: str, wanted: str | Sequence[str], encoders: Sequence[Audi
     # the names of encoders may have brackets, so each means itself first
     globs = [wanted] if isinstance(wanted, str) else wanted
     if not isinstance(globs, Sequence) or not globs or not all(isinstance(glob, str) for glob in globs):
-        raise HoldfastError(f"groups: expected names of encoders for {group!r}, got {describe_value(wanted)}")
+        raise BadValue(f"groups: expected names of encoders for {group!r}, got {describe_value(wanted)}")
     for glob in globs:
         place = glob if "://" in glob else str(PurePosixPath(glob))
         own = [e for e in encoders if e.name == glob] or [e for e in encoders if fnmatchcase(e.name, glob)]
         own = own or [e for e in encoders if any(fnmatchcase(name, place) for name in _places(e.run))]
         if not own:
             names = ", ".join(e.name for e in encoders)
-            raise HoldfastError(
+            raise UnknownName(
                 f"groups: expected encoders or run folders that match {glob!r}, for {group!r}, got none; known: {names}"
             )
         found |= {e.name: e for e in own}

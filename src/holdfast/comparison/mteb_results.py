@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.auditing.record import slugs
 from holdfast.comparison.conditions import software
 from holdfast.comparison.records import Run
-from holdfast.core import HoldfastError
+from holdfast.runtime.errors import Missing
 from holdfast.storage.conditions import conditions
 from holdfast.storage.entry import as_json
 from holdfast.storage.filesystem import Folder
@@ -46,7 +46,7 @@ def write_mteb_results(run: Run, folder: str) -> list[str]:
         if results:
             written.append(_write(folder, f"{place}/model_meta.json", _model(encoder, name)))
     if not written:
-        raise HoldfastError(
+        raise Missing(
             f"expected an encoder with a number that no failed check takes away, got none in {run.place!r}; see "
             "holdfast report"
         )

@@ -8,6 +8,7 @@ from holdfast.comparison.questions import Question
 from holdfast.core import HoldfastError, Score, Table
 from holdfast.core.doubts import say_failed
 from holdfast.numerics.statistics.copies import firsts, rows_of_pictures
+from holdfast.runtime.errors import BadData
 from holdfast.storage.record import MeasureEntry
 from holdfast.storage.standing import VOID
 
@@ -56,7 +57,7 @@ def pair_encoders(question: Question, unfit: Collection[str]) -> Paired:
         try:
             rows, table = encoder.run.table(m.table)
             if ids is not None and rows != ids:
-                raise HoldfastError(
+                raise BadData(
                     f"expected the rows of {next(iter(scores))} in {m.table} of {place!r}, got others "
                     f"({len(rows)} rows, {len(ids)} there); run the audit again"
                 )

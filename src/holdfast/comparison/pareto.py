@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from holdfast.config.overrides import holds
-from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.errors import BadValue, unknown
 from holdfast.storage.comparison import ComparedMeasure
 from holdfast.storage.entry import Spec
 
@@ -46,7 +46,7 @@ def axes(
         usual = [name for kind in ROBUSTNESS for name in free if parts[name]["name"] == kind]
         up = next(iter(usual or free), None)
     if across is not None and across == up:
-        raise HoldfastError(f"expected two different measures for --x and --y, got {across} twice")
+        raise BadValue(f"expected two different measures for --x and --y, got {across} twice")
     if across is None:
         return None, None, "no clean accuracy of a kNN probe is compared; name a measure with --x"
     return across, up, None if up else "no second measure is compared; audit with one, or name it with --y"

@@ -10,9 +10,9 @@ from holdfast.comparison.conditions import short
 from holdfast.comparison.pareto import pick as pick_measures
 from holdfast.comparison.records import Audited
 from holdfast.config.requirements import measure_of
-from holdfast.core import HoldfastError, Measure, registry
+from holdfast.core import Measure, registry
 from holdfast.core.naming import flatten, name_parts, titles
-from holdfast.runtime.errors import first_line, pick
+from holdfast.runtime.errors import BadValue, first_line, pick
 from holdfast.storage.conditions import question, read_supervision
 from holdfast.storage.record import MeasureEntry
 
@@ -55,7 +55,7 @@ class Question:
         has = {name: told for _, entry in self.answers for name, told in entry.scores.items()}
         told = pick(f"score of {self.name}", score, has)
         if told.better == "neither":
-            raise HoldfastError(
+            raise BadValue(
                 f"{self.name}.{score}: expected a score that says how robust an encoder is, got one that describes it: "
                 "neither direction is better; look at its values, and compare another one"
             )

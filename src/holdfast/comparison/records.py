@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from holdfast.runtime.doors import real
-from holdfast.runtime.errors import HoldfastError, UnreadableRecord, first_line
+from holdfast.runtime.errors import BadValue, UnreadableRecord, first_line
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.record import EncoderEntry, MeasureEntry, Record
 from holdfast.storage.record_file import read_record, run_files
@@ -75,7 +75,7 @@ def open_runs(places: Iterable[str], fewest: int = 2, allow: Sequence[str] = ())
         folder = Folder(place)
         name = folder.place if folder.local is None else str(real(folder.local))
         if name in runs:
-            raise HoldfastError(f"expected different run folders, got {place!r} twice; give each once")
+            raise BadValue(f"expected different run folders, got {place!r} twice; give each once")
         try:
             runs[name] = open_run(place, allow=allow)
         except UnreadableRecord as error:

@@ -20,6 +20,7 @@ from holdfast.core import HoldfastError, Score
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics.levels import FLOOR
 from holdfast.numerics.statistics.multiple_testing import adjust_p_values
+from holdfast.runtime.errors import Mismatch
 from holdfast.runtime.privacy import distinct
 from holdfast.storage.gate import HeldScore, MarginEntry, Needed, Regression, SharedImages
 from holdfast.storage.record import DataEntry, MeasureEntry
@@ -95,11 +96,11 @@ def regressions(
     known = _collect_measures(shared)
     if not known:
         why = "; ".join(left_out) or "none was measured"
-        raise HoldfastError(f"expected a measure that {now.place!r} and {before.place!r} share, got none: {why}")
+        raise Mismatch(f"expected a measure that {now.place!r} and {before.place!r} share, got none: {why}")
     try:
         held = margins(allow_drop, known)
     except HoldfastError as error:
-        raise HoldfastError("; ".join([str(error), *left_out])) from None
+        raise error.retell("; ".join([str(error), *left_out])) from None
     # one test for each score of each encoder, then verdicts corrected over all of them
     tests = []
     for new, old, asked in shared:

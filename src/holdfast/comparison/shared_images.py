@@ -7,9 +7,10 @@ import torch
 from msgspec import structs
 
 from holdfast.comparison.questions import Answer, Question
-from holdfast.core import HoldfastError, Measure, Score, Table
+from holdfast.core import Measure, Score, Table
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics.copies import firsts, score_pictures
+from holdfast.runtime.errors import BadData
 from holdfast.storage.gate import SharedImages
 from holdfast.storage.record import MeasureEntry
 
@@ -95,7 +96,7 @@ def correlation(question: Question, title: str, new: Side, old: Side) -> float |
         influence, other = (question.measure.influence(side.table, title) for side in (new, old))
     except KeyError as error:
         places = " or ".join(repr(encoder.run.place) for encoder, _ in question.answers)
-        raise HoldfastError(
+        raise BadData(
             f"{question.name}: expected {error} among the columns and scores in {places}; run the audit again"
         ) from None
     return statistics.correlation(influence, other) if len(influence) == len(other) else None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from holdfast.config.requirements import measure_of
 from holdfast.runtime.checked import number
-from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.errors import BadValue, unknown
 
 _NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
 _MARGIN = re.compile(
@@ -75,13 +75,13 @@ def parse(text: str) -> AllowedDrop:
     """Return a margin from what a user writes."""
     match = _MARGIN.match(text.strip())
     if match is None:
-        raise HoldfastError(f"allowed drop {text!r}: expected {_SHAPE}; for example 'breaking_radius 5%'")
+        raise BadValue(f"allowed drop {text!r}: expected {_SHAPE}; for example 'breaking_radius 5%'")
     try:
         amount = number(match["number"])
     except ValueError as error:
-        raise HoldfastError(f"allowed drop {text!r}: {error}") from None
+        raise BadValue(f"allowed drop {text!r}: {error}") from None
     if amount < 0:
-        raise HoldfastError(f"allowed drop {text!r}: expected an amount of at least 0, got {match['number']}")
+        raise BadValue(f"allowed drop {text!r}: expected an amount of at least 0, got {match['number']}")
     # One form for all ways to write it: "% relative" for "%relative"
     kind = " ".join((match["kind"] or "").replace("%", "% ").split())
     return AllowedDrop(text.strip(), match["subject"] or "", amount, "points" if kind == "point" else kind)
@@ -98,10 +98,10 @@ def margins(texts: Iterable[str], measures: Mapping[str, Scored]) -> dict[tuple[
     # Those without a measure
     alone = [drop for drop in written if not drop.subject]
     if alone[1:]:
-        raise HoldfastError(f"allowed drops: expected one amount for all measures, got {alone[0].text!r} and others")
+        raise BadValue(f"allowed drops: expected one amount for all measures, got {alone[0].text!r} and others")
     # One amount in a unit says nothing of measures with another unit
     if alone and not alone[0].kind and len({m.units[m.headline] for m in measures.values()}) > 1:
-        raise HoldfastError(
+        raise BadValue(
             f"allowed drop {alone[0].text!r}: expected percent, or the measure it is for, since not all have one unit"
         )
     if alone or not written:
@@ -115,7 +115,7 @@ def margins(texts: Iterable[str], measures: Mapping[str, Scored]) -> dict[tuple[
             continue
         key = _resolve(drop, measures)
         if key in named:
-            raise HoldfastError(
+            raise BadValue(
                 f"allowed drops: expected one for {'.'.join(key)}, got {named[key].text!r} and {drop.text!r}"
             )
         named[key] = drop
@@ -132,7 +132,7 @@ def _resolve(drop: AllowedDrop, measures: Mapping[str, Scored]) -> tuple[str, st
     if score not in measures[name].units:
         raise unknown(f"score of {name} that both runs have,", score, measures[name].units)
     if measures[name].betters[score] == "neither":
-        raise HoldfastError(
+        raise BadValue(
             f"allowed drop {drop.text!r}: expected a score that says how robust an encoder is, got {name}.{score}, "
             "which describes it: neither direction is worse; hold another one"
         )
@@ -144,22 +144,18 @@ def _margin(drop: AllowedDrop, measure: Scored, score: str) -> Margin:
     share = measure.units[score] == "share"
     start = f"allowed drop {drop.text!r}: expected"
     if drop.kind == "points" and not share:
-        raise HoldfastError(
-            f"{start} percent or an amount in {measure.units[score]}, as this is not a share, got points"
-        )
+        raise BadValue(f"{start} percent or an amount in {measure.units[score]}, as this is not a share, got points")
     # Percent of a share are points; of a radius or a distance they can only be relative
     if drop.kind == "% relative" or (drop.kind == "%" and not share):
         if drop.amount >= 100 and measure.betters[score] == "higher":
-            raise HoldfastError(
-                f"{start} less than 100 % of the baseline, got {drop.amount:g} %, which nothing exceeds"
-            )
+            raise BadValue(f"{start} less than 100 % of the baseline, got {drop.amount:g} %, which nothing exceeds")
         return Margin(drop.amount / 100, True, f"{drop.amount:g} % of the baseline")
     if drop.kind:
         if drop.amount >= 100:
-            raise HoldfastError(f"{start} less than 100 points of a share, got {drop.amount:g}, which nothing exceeds")
+            raise BadValue(f"{start} less than 100 points of a share, got {drop.amount:g}, which nothing exceeds")
         return Margin(drop.amount / 100, False, f"{drop.amount:g} points")
     if share and drop.amount >= 1:
-        raise HoldfastError(
+        raise BadValue(
             f"{start} less than 1, for this is a share, got {drop.amount:g}, which nothing exceeds; did you mean "
             f"{drop.amount:g} %?"
         )

@@ -8,10 +8,10 @@ from typing import Any
 
 from holdfast.config.part_syntax import part_table, setting
 from holdfast.config.tables import nest, over, spread
-from holdfast.core import Ball, HoldfastError, Measure, registry
+from holdfast.core import Ball, Measure, registry
 from holdfast.core.naming import flatten, name_parts
 from holdfast.runtime.checked import Positive, describe_value, fitting
-from holdfast.runtime.errors import unknown
+from holdfast.runtime.errors import Ambiguous, BadValue, unknown
 from holdfast.runtime.guess import nearest
 
 Spec = dict[str, Any]
@@ -63,7 +63,7 @@ def set_parameters(measures: Iterable[Measure], settings: Iterable[str], ball: B
     for text in settings:
         ((name, table),) = setting(text).items()
         if not isinstance(table, Mapping) or not table.keys().isdisjoint(("kind", "name")):
-            raise HoldfastError(f"--set: expected measure.parameter=value, got {describe_value(text)}")
+            raise BadValue(f"--set: expected measure.parameter=value, got {describe_value(text)}")
         chosen = [number for number, spec in enumerate(specs) if name in ("*", spec["name"])]
         if not chosen:
             raise unknown("measure of this plan", name, {spec["name"] for spec in specs})
@@ -88,9 +88,9 @@ def _table(change: Change) -> Spec | Measure:
         return change
     table = part_table(change) if isinstance(change, str) else change
     if not isinstance(table, Mapping) or not isinstance(table.get("name"), str):
-        raise HoldfastError(f"measures: expected names, or tables with a name, got {change!r}")
+        raise BadValue(f"measures: expected names, or tables with a name, got {change!r}")
     if table.get("kind", "measures") != "measures":
-        raise HoldfastError(f"measures: expected a measure, got {table['name']!r} of the {table['kind']}")
+        raise BadValue(f"measures: expected a measure, got {table['name']!r} of the {table['kind']}")
     return {"kind": "measures", **table}
 
 
@@ -107,7 +107,7 @@ def _resolve_spec(table: Mapping[str, Any], before: Any, ball: Mapping[str, Any]
         if key in own:
             continue
         if len(ends) > 1:
-            raise HoldfastError(
+            raise Ambiguous(
                 f"{name}: expected one parameter, got {key!r}, the end of {len(ends)}; write {' or '.join(ends)}"
             )
         # A word that is most like an end inside was meant there
@@ -163,9 +163,7 @@ def part(value: Any, before: Any, ball: Mapping[str, Any]) -> Any:
     if isinstance(value, str) and isinstance(before, Mapping):
         value = {"name": value}
     if inspect.isfunction(value) and isinstance(before, Mapping):  # a divergence may stand as a function
-        raise HoldfastError(
-            "expected a part, its name or a table, got a function; make it one: holdfast.loss(function)"
-        )
+        raise BadValue("expected a part, its name or a table, got a function; make it one: holdfast.loss(function)")
     if not isinstance(value, Mapping):
         return value
     if "eps" in value and value.keys() <= {"eps", "most"}:
@@ -178,7 +176,7 @@ def part(value: Any, before: Any, ball: Mapping[str, Any]) -> Any:
     if kind is None or name is None:
         return dict(value)  # `build` says what is missing
     if not isinstance(kind, str) or not isinstance(name, str):
-        raise HoldfastError(f"a part needs a 'kind' and a 'name', got {dict(value)}")
+        raise BadValue(f"a part needs a 'kind' and a 'name', got {dict(value)}")
     fields = [field.name for field in dataclasses.fields(registry.find(kind, name))]
     for key in value:
         if key not in ("kind", "name", *fields):

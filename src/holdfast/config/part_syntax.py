@@ -10,9 +10,9 @@ from functools import reduce
 from typing import Any
 
 from holdfast.config.tables import Table, nest, over
-from holdfast.core import HoldfastError, registry
+from holdfast.core import registry
 from holdfast.runtime.checked import describe_value, number
-from holdfast.runtime.errors import unknown
+from holdfast.runtime.errors import BadValue, unknown
 from holdfast.storage.documents import DEPTH, TooDeep, parse_json
 
 _CLOSING = {"[": "]", "{": "}"}
@@ -27,7 +27,7 @@ def setting(text: str) -> Table:
         return nest(*_pair(text))
     except ValueError as error:
         example = "key=value, for example breakaway_risk.attack.steps=20"
-        raise HoldfastError(f"--set: expected {example}, got {_quote(text)}: {error}") from None
+        raise BadValue(f"--set: expected {example}, got {_quote(text)}: {error}") from None
 
 
 def part_table(text: str) -> Table:
@@ -51,7 +51,7 @@ def part_table(text: str) -> Table:
         return _part(text.strip())
     except ValueError as error:
         example = "NAME[key=value,...], for example breakaway_risk[attack.steps=20]"
-        raise HoldfastError(f"expected {example}, got {_quote(text)}: {error}") from None
+        raise BadValue(f"expected {example}, got {_quote(text)}: {error}") from None
 
 
 def _quote(text: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from holdfast.core import HoldfastError, registry
 from holdfast.runtime.checked import derive_name, describe_value, fitting
-from holdfast.runtime.errors import unknown
+from holdfast.runtime.errors import BadValue, Missing, unknown
 from holdfast.runtime.option import fields_of, without_option
 
 
@@ -37,7 +37,7 @@ def read(kind: Any, value: Any, where: str) -> Any:
 def arguments(kinds: Mapping[str, Any], table: Any, where: str) -> dict[str, Any]:
     """Return the values of a table, each as the annotation of its key wants it; see `read`."""
     if not isinstance(table, Mapping):
-        raise HoldfastError(f"{where}: expected a table, got {describe_value(table)}")
+        raise BadValue(f"{where}: expected a table, got {describe_value(table)}")
     for key in table:
         if key not in kinds:
             raise unknown(f"key of {where}", str(key), kinds)
@@ -50,7 +50,7 @@ def locate_errors(where: str) -> Iterator[None]:
     try:
         yield
     except HoldfastError as error:
-        raise HoldfastError(f"{where}: {error}") from error
+        raise error.retell(f"{where}: {error}") from error
 
 
 def _without_none(kind: Any) -> Any:
@@ -66,7 +66,7 @@ def _dataclass(cls: type, table: Any, where: str) -> Any:
     for field in dataclasses.fields(cls):
         # Said here with the file, where the class would say it with its own name
         if keys[field.name] not in values and field.default is field.default_factory is dataclasses.MISSING:
-            raise HoldfastError(f"{where}: expected {keys[field.name]!r}, got none")
+            raise Missing(f"{where}: expected {keys[field.name]!r}, got none")
     with locate_errors(where):
         return cls(**{name: values[key] for name, key in keys.items() if key in values})
 
@@ -74,7 +74,7 @@ def _dataclass(cls: type, table: Any, where: str) -> Any:
 def _part(family: str, value: Any, where: str) -> Any:
     table = {"name": value} if isinstance(value, str) else value
     if not isinstance(table, Mapping) or not isinstance(table.get("name"), str):
-        raise HoldfastError(
+        raise BadValue(
             f"{where}: expected one of the {family}, a name or a table with one, got {describe_value(value)}"
         )
     with locate_errors(where):

@@ -16,7 +16,7 @@ from typing import Any
 from holdfast.core.doubts import say_failed
 from holdfast.numerics.statistics.score import Score
 from holdfast.runtime.checked import number
-from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.errors import BadValue, Missing, unknown
 from holdfast.storage.finding import Finding
 from holdfast.storage.record import EncoderEntry, MeasureEntry
 from holdfast.storage.standing import SOUND, VOID, base, may_meet
@@ -75,12 +75,12 @@ def parse(text: str) -> Requirement:
     """Return a requirement from what a user writes."""
     match = _EXPRESSION.match(text.strip())
     if match is None:
-        raise HoldfastError(f"requirement {text!r}: expected {_SHAPE}; for example 'breakaway_risk < 5 %'")
+        raise BadValue(f"requirement {text!r}: expected {_SHAPE}; for example 'breakaway_risk < 5 %'")
     subject, comparison, right = match["left"], match["operator"], match["right"].strip()
     if not subject.startswith("checks."):
         return Requirement(text.strip(), subject, comparison, _number(right, text), right)
     if comparison not in ("==", "!="):
-        raise HoldfastError(f"requirement {text!r}: expected == or != for a check, got {comparison}")
+        raise BadValue(f"requirement {text!r}: expected == or != for a check, got {comparison}")
     if right not in STATUSES:
         raise unknown(f"status in the requirement {text!r}:", right, STATUSES)
     return Requirement(text.strip(), subject, comparison, right, right)
@@ -91,9 +91,7 @@ def _number(text: str, where: str) -> float:
     try:
         value = number(text.removesuffix("%").replace(" ", ""))
     except ValueError:
-        raise HoldfastError(
-            f"requirement {where!r}: expected a number such as 0.05, 5 % or 4/255, got {text!r}"
-        ) from None
+        raise BadValue(f"requirement {where!r}: expected a number such as 0.05, 5 % or 4/255, got {text!r}") from None
     return value / 100 if text.endswith("%") else value
 
 
@@ -106,7 +104,7 @@ def judge(encoders: Sequence[EncoderEntry], requirements: Iterable[str], chosen:
     """
     parsed = [parse(text) for text in requirements]
     if not parsed:
-        raise HoldfastError("expected at least one requirement, got none; add --require 'breakaway_risk < 5 %'")
+        raise Missing("expected at least one requirement, got none; add --require 'breakaway_risk < 5 %'")
     rows = {row.name: row for row in encoders}
     names = list(chosen)
     for name in names:
@@ -149,15 +147,15 @@ def _resolve(requirement: Requirement, measures: Mapping[str, Mapping[str, str]]
     if score and scores and score not in scores:
         raise unknown(f"score of {measure}", score, scores)
     if not field and requirement.comparison not in GUARDED:
-        raise HoldfastError(
+        raise BadValue(
             f"requirement {text!r}: expected a field in front of {requirement.comparison}, for an interval equals "
             f"nothing; add one of .{', .'.join(FIELDS)}"
         )
     if field == "n" and requirement.written.endswith("%"):
-        raise HoldfastError(f"requirement {text!r}: expected a count behind .n, got percent")
+        raise BadValue(f"requirement {text!r}: expected a count behind .n, got percent")
     units = {scores[score]} if score in scores else set(scores.values())
     if field != "n" and units == {"share"} and abs(float(requirement.bound)) > 1:
-        raise HoldfastError(
+        raise BadValue(
             f"requirement {text!r}: expected a share, at most 1, got {requirement.bound:g}, which nothing could break "
             f"or meet; did you mean {requirement.bound:g} %?"
         )
@@ -171,7 +169,7 @@ def _of_measure(requirement: Requirement, units: Mapping[str, Mapping[str, str]]
     pixels = units[name][chosen] == "pixels" if chosen in units[name] else "pixels" in units[name].values()
     levels = name in in_levels and field != "n" and pixels
     if levels and abs(float(bound)) > 1:
-        raise HoldfastError(
+        raise BadValue(
             f"requirement {text!r}: expected at most 1, for radii are in pixels of a [0, 1] image, got {bound:g}; did "
             f"you mean {bound:g}/255?"
         )

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from typing import Any
 
-from holdfast.core import HoldfastError, registry
+from holdfast.core import registry
 from holdfast.runtime.checked import describe_value
+from holdfast.runtime.errors import BadValue
 
 Table = dict[str, Any]
 """Keys and values as TOML and JSON have them."""
@@ -40,12 +41,12 @@ def _another_part(below: Mapping[str, Any], above: Mapping[str, Any]) -> bool:
 def resolve_inheritance(table: Any, find: Callable[[str], Any], where: str, above: tuple[str, ...] = ()) -> Table:
     """Return a table laid over the one that it says it is `like`, which may be like another."""
     if not isinstance(table, Mapping):
-        raise HoldfastError(f"{where}: expected a table, got {describe_value(table)}")
+        raise BadValue(f"{where}: expected a table, got {describe_value(table)}")
     own = {key: value for key, value in table.items() if key != "like"}
     if (like := table.get("like")) is None:
         return own
     if not isinstance(like, str) or like in above:  # a circle
-        raise HoldfastError(f"{where}: like: expected the name of another table, got {describe_value(like)}")
+        raise BadValue(f"{where}: like: expected the name of another table, got {describe_value(like)}")
     return over(resolve_inheritance(find(like), find, where, (*above, like)), own)
 
 
@@ -58,9 +59,7 @@ def spread(tables: Iterable[Any]) -> list[Any]:
     for table in tables:
         axes = table.get("each", {}) if isinstance(table, Mapping) else {}
         if not isinstance(axes, Mapping) or not all(isinstance(values, list) and values for values in axes.values()):
-            raise HoldfastError(
-                f'each: expected a table of lists, {{ "attack.steps" = [5] }}, got {describe_value(axes)}'
-            )
+            raise BadValue(f'each: expected a table of lists, {{ "attack.steps" = [5] }}, got {describe_value(axes)}')
         if not axes:
             every.append(table)
             continue

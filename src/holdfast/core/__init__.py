@@ -7,7 +7,21 @@ Every image is a tensor of pixels in [0, 1]; every epsilon, sigma and radius is 
 
 from typing import TYPE_CHECKING
 
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import (
+    Ambiguous,
+    BadData,
+    BadPlace,
+    BadValue,
+    Conflict,
+    Failed,
+    HoldfastError,
+    Mismatch,
+    Missing,
+    NotEnough,
+    NotFinite,
+    UnknownName,
+    Unsupported,
+)
 from holdfast.runtime.lazy import lazy
 
 if TYPE_CHECKING:
@@ -37,12 +51,14 @@ if TYPE_CHECKING:
     from holdfast.numerics.statistics.score import Score
 
 __all__ = [
-    "Album", "AnyDivergence", "Attack", "Ball", "Bank", "Batch", "Bound", "Certifier", "Chart", "Check",
-    "Classifier", "Corruption", "Divergence", "Draws", "EncodedView", "Encoder", "Event", "Examination", "Facts",
-    "Failure", "Geometry", "Goal", "Grid", "Head", "HoldfastError", "ImageSource", "Images", "InWords",
-    "LinearProbe", "Look", "Margin", "Measure", "Method", "Noise", "Objective", "Observation", "Passes",
+    "Album", "Ambiguous", "AnyDivergence", "Attack", "BadData", "BadPlace", "BadValue", "Ball", "Bank", "Batch",
+    "Bound", "Certifier", "Chart", "Check", "Classifier", "Conflict", "Corruption", "Divergence", "Draws",
+    "EncodedView", "Encoder", "Event", "Examination", "Facts", "Failed", "Failure", "Geometry", "Goal", "Grid",
+    "Head", "HoldfastError", "ImageSource", "Images", "InWords", "LinearProbe", "Look", "Margin", "Measure",
+    "Method", "Mismatch", "Missing", "Noise", "NotEnough", "NotFinite", "Objective", "Observation", "Passes",
     "PerImage", "Positions", "Probe", "Reader", "Relevance", "Reps", "Rivals", "Rng", "Rows", "Scope", "Score",
-    "Search", "Shard", "StepResult", "Student", "Subject", "Table", "Threat", "Trajectory", "Verdict", "View",
+    "Search", "Shard", "StepResult", "Student", "Subject", "Table", "Threat", "Trajectory", "UnknownName",
+    "Unsupported", "Verdict", "View",
 ]  # fmt: skip
 
 _HOMES = {

@@ -18,7 +18,7 @@ from holdfast.core.randomness import searching
 from holdfast.core.threat import Ball, image_shape
 from holdfast.numerics.rng import Rng
 from holdfast.runtime.checked import Checked
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadValue, NotFinite
 from holdfast.runtime.rounding import PIXELS
 from holdfast.runtime.waiting import defer_expectations
 
@@ -66,7 +66,7 @@ class Trajectory:
                 values[step], reps[step] = goal(images)
             # One look at the device for both
             if not bool(values[step].isfinite().all() & reps[step].isfinite().all()):
-                raise HoldfastError(
+                raise NotFinite(
                     f"encoder {encoder.name!r}: expected finite representations of attacked images in float32, got NaN "
                     "or infinity; check its weights and its normalisation"
                 )
@@ -98,7 +98,7 @@ def _of_pixels(search: Callable[..., "Trajectory"]) -> Callable[..., "Trajectory
         # Both ends in one pass over the pixels
         low, high = (float(end) for end in x.aminmax()) if x.numel() else (0.0, 1.0)
         if not -PIXELS <= low <= high <= 1 + PIXELS:  # NaN is neither
-            raise HoldfastError(
+            raise BadValue(
                 f"attack: expected pixels in [0, 1], got values from {low:.4g} to {high:.4g}; divide bytes by 255, and "
                 "leave normalisation to the encoder"
             )

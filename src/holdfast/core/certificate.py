@@ -13,7 +13,7 @@ from holdfast.core.threat import Ball, PerImage
 from holdfast.numerics.bounds.margin import Margin, Rows
 from holdfast.numerics.bounds.network import Network
 from holdfast.runtime.checked import Checked
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import Unsupported
 
 
 @dataclass(frozen=True)
@@ -67,4 +67,4 @@ class Certifier(metaclass=Checked):
         Raises:
             HoldfastError: a certifier whose bounds have no gradient.
         """
-        raise HoldfastError("expected a certifier whose bounds can be learned from; choose crown_ibp or interval")
+        raise Unsupported("expected a certifier whose bounds can be learned from; choose crown_ibp or interval")

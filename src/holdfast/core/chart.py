@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from torch import Tensor
 
 from holdfast.runtime.checked import Checked, Signed, derive_name
-from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.errors import BadValue, unknown
 
 Numbers = Annotated[tuple[float | None, ...], "signed"]
 """Values of a line; None leaves a gap."""
@@ -85,7 +85,7 @@ class Line(metaclass=Checked):
         # Bands that are not there are as long as the line
         lengths = {len(self.x), len(self.y), len(self.low) or len(self.x), len(self.high) or len(self.x)}
         if len(lengths) > 1 or not self.x:
-            raise HoldfastError(f"line {self.name!r}: expected equally many x, y, low and high, got {sorted(lengths)}")
+            raise BadValue(f"line {self.name!r}: expected equally many x, y, low and high, got {sorted(lengths)}")
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Curves(Chart):
 
     def __post_init__(self) -> None:
         if len(self.marks) != len(self.named):
-            raise HoldfastError(f"curves: expected a name for each of {len(self.marks)} marks, got {len(self.named)}")
+            raise BadValue(f"curves: expected a name for each of {len(self.marks)} marks, got {len(self.named)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,9 +211,7 @@ class Shades(Chart):
 
     def __post_init__(self) -> None:
         if len(self.columns) != len(self.scores):
-            raise HoldfastError(
-                f"shades: expected a score for each of {len(self.columns)} columns, got {len(self.scores)}"
-            )
+            raise BadValue(f"shades: expected a score for each of {len(self.columns)} columns, got {len(self.scores)}")
 
 
 def numbers(values: Tensor) -> Numbers:
@@ -234,7 +232,7 @@ def chart_data(chart: Chart, columns: Collection[str] = (), scores: Collection[s
         HoldfastError: something else than a chart, or one that names a column or a score that is not there.
     """
     if not isinstance(chart, Chart):
-        raise HoldfastError(f"expected charts of holdfast.core.chart, got {type(chart).__name__}")
+        raise BadValue(f"expected charts of holdfast.core.chart, got {type(chart).__name__}")
     for key in ("column", "x", "y"):
         if (name := getattr(chart, key, None)) is not None and name not in columns:
             raise unknown("column of a chart", name, columns)

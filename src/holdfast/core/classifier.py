@@ -12,7 +12,7 @@ from torch import Tensor
 from holdfast.core.certificate import Margin
 from holdfast.core.encoder import Reps
 from holdfast.runtime.checked import Checked
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import Mismatch, Unsupported
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Classifier(ABC):
         matches = labels[:, None] == self.classes
         if not matches.any(1).all():
             strange = sorted(set(labels[~matches.any(1)].tolist()))
-            raise HoldfastError(
+            raise Mismatch(
                 f"labels {strange[:5]}: expected classes that the head knows, {self.classes.tolist()[:10]}; leave such "
                 "images out or use a head of all classes"
             )
@@ -143,7 +143,7 @@ class Probe(metaclass=Checked):
 
     def build_classifier(self, results: Mapping[str, Tensor]) -> Classifier:
         """Return what it learned through the encoder, from what that observation saw; see `through`."""
-        raise HoldfastError(f"{type(self).__name__}: expected representations to learn from, not an observation")
+        raise Unsupported(f"{type(self).__name__}: expected representations to learn from, not an observation")
 
 
 class LinearProbe(Probe):

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from holdfast.runtime.errors import HoldfastError, first_line
+from holdfast.runtime.errors import Unsupported, first_line
 
 
 def compile_graph(call: FunctionType, name: str) -> Callable[[Tensor], Any]:
@@ -54,6 +54,6 @@ def compiling(name: str) -> Iterator[None]:
         # The inner error names what in the network is at fault; those around it say that it was compiled
         cause = getattr(error, "inner_exception", None) or error.__cause__
         cause = cause if isinstance(cause, Exception) else error
-        raise HoldfastError(
+        raise Unsupported(
             f"encoder {name!r} cannot be compiled ({type(error).__name__}): {first_line(cause)}; leave --compiled out"
         ) from error

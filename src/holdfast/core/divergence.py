@@ -9,7 +9,7 @@ from holdfast.core.function_part import name_function
 from holdfast.core.own_divergence import UNNAMED, divergence
 from holdfast.numerics.geometry.divergence import Divergence
 from holdfast.runtime.checked import Reads
-from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.errors import BadValue, unknown
 
 Kind = TypeVar("Kind", bound=Divergence)
 
@@ -68,6 +68,6 @@ def require_distance(divergence: Divergence, what: str) -> None:
     """
     if divergence.signed:
         fit = [name for name in registry.names("divergences") if not registry.find("divergences", name).signed]
-        raise HoldfastError(
+        raise BadValue(
             f"{what}: expected a divergence that is never below 0, got {divergence}; known: {', '.join(fit)}"
         )

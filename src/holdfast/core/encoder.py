@@ -22,7 +22,7 @@ from holdfast.core.straight_through import straight_through as pass_straight_thr
 from holdfast.core.unused import Unused
 from holdfast.numerics.shapes import Images, Reps
 from holdfast.runtime.checked import Count, fitting
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import Failed, HoldfastError, Mismatch, Missing, Unsupported
 from holdfast.runtime.foreign import bits, foreign
 from holdfast.runtime.network import add_tensors, freeze, tensors_of, unwrap
 
@@ -194,7 +194,7 @@ class Encoder(nn.Module):
         """
         check_precision(precision, str(self.device))
         if compiled and self.draws is not None:
-            raise HoldfastError(
+            raise Unsupported(
                 f"encoder {self.name!r} is a mean over draws, which cannot be compiled; leave --compiled out"
             )
         self.precision, self.compiled, self.seed = precision, compiled, seed
@@ -242,7 +242,7 @@ class Encoder(nn.Module):
             HoldfastError: a network that could not be copied, or was not kept before (`keep_unused`).
         """
         if not isinstance(self._unused, Unused):
-            missing = HoldfastError(f"encoder {self.name!r}: expected a network kept before its first pass, got none")
+            missing = Missing(f"encoder {self.name!r}: expected a network kept before its first pass, got none")
             # The error of the time when it was to be kept, if there was one
             raise self._unused or missing
         used = self.module
@@ -300,7 +300,7 @@ class Encoder(nn.Module):
                 with use_precision("float32", x.device):
                     reps = call(x)
         if self.grid is not None and reps.shape[1] != self.grid.size:
-            raise HoldfastError(
+            raise Mismatch(
                 f"encoder {self.name!r}: expected {self.grid.in_words} in a row, [{len(x)}, {self.grid.size}], got "
                 f"{list(reps.shape)} of images {list(x.shape[1:])}; images of another size have another grid"
             )
@@ -338,17 +338,15 @@ class Encoder(nn.Module):
             convert = f"add ?channels={channels} to the data spec to convert them"
             if len(self.mean) > 1:
                 option = f", or {convert}" if channels == 3 else ""
-                raise HoldfastError(
+                raise Mismatch(
                     f"encoder {self.name!r} has {channels} means and stds, one per channel, and the images have "
                     f"{x.shape[1]} (channels); give one number to mean= and to std=, or one per channel{option}"
                 )
-            raise HoldfastError(
-                f"encoder {self.name!r} takes {channels} channels; the images have {x.shape[1]}; {convert}"
-            )
+            raise Mismatch(f"encoder {self.name!r} takes {channels} channels; the images have {x.shape[1]}; {convert}")
 
     def _came_back(self, passes: Passes, gradient: Tensor | None) -> None:
         if gradient is None:  # of a step that is not differentiable, a quantised layer for one
-            raise HoldfastError(
+            raise Unsupported(
                 f"encoder {self.name!r}: expected a gradient with respect to the pixels, got none (a step of it has "
                 "no derivative); use a gradient-free attack: --set '*.attack=square'"
             )
@@ -380,7 +378,7 @@ class Encoder(nn.Module):
         # A tensor that the fingerprint never saw, such as a cache, is no change
         if changed := [name for name, value in self._take_bits().items() if self._bits.get(name, value) != value]:
             names = ", ".join(name.removeprefix("network.") for name in changed[:3])
-            raise HoldfastError(
+            raise Failed(
                 f"encoder {self.name!r} changes its own weights or buffers when it is run ({names}); "
                 "expected a network that stays as it is: make such updates only where self.training is true"
             )

@@ -12,7 +12,7 @@ from torch import Tensor
 from holdfast.core.encoder import Encoder
 from holdfast.core.source_spec import Options
 from holdfast.runtime.checked import Checked
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import Unsupported
 
 TextTower: TypeAlias = Callable[[Sequence[str]], Float[Tensor, "texts dim"]]
 """Embeds texts, [N, D], in the space of the representations of the encoder that it belongs to."""
@@ -97,7 +97,7 @@ class EncoderSource(metaclass=Checked):
         Raises:
             HoldfastError: an encoder without a text tower, and what `open` raises.
         """
-        raise HoldfastError(
+        raise Unsupported(
             f"{options.spec}: expected an encoder with a text tower, of openclip: or of hf:, such as "
             "openclip:ViT-B-32/openai; take text embeddings from the tower that belongs to this one"
         )

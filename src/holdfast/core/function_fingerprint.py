@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.runtime.checked import describe_value
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import Unsupported
 
 _INSTALLED = tuple(sysconfig.get_paths()[key] for key in ("stdlib", "platstdlib", "purelib", "platlib"))
 
@@ -96,7 +96,7 @@ def _describe(value: Any, above: tuple[Any, ...], where: str, home: str) -> Any:
             return f"{getattr(value, '__module__', None)}.{value.__name__}"
     if dataclasses.is_dataclass(value):
         return [inner(type(value)), *(inner(getattr(value, field.name)) for field in dataclasses.fields(value))]
-    raise HoldfastError(
+    raise Unsupported(
         f"{where}: expected a function that reads numbers, texts, tensors, networks and functions, got one that reads "
         f"{describe_value(value)}, whose content cannot be told; make it inside the function"
     )

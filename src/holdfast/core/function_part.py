@@ -13,7 +13,7 @@ from torch import Tensor
 from holdfast.core import registry
 from holdfast.core.function_fingerprint import fingerprint
 from holdfast.runtime.checked import derive_name, describe_value
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadValue, Failed, Mismatch, Unsupported
 from holdfast.runtime.foreign import forbid_mutation, foreign
 
 Base = TypeVar("Base", bound="FunctionPart")
@@ -41,7 +41,7 @@ class FunctionPart:
     def __post_init__(self) -> None:
         own = fingerprint(type(self).function, derive_name(type(self)))
         if self.code not in ("", own):
-            raise HoldfastError(
+            raise Mismatch(
                 f"{derive_name(type(self))}: expected the function with the code {self.code}, got {own}; it, or what "
                 "it reads, has changed since"
             )
@@ -58,7 +58,7 @@ def _rebuild_part(module: str, spec: Any) -> Any:
     with suppress(ImportError):
         importlib.import_module(module)
     if spec["name"] not in registry.names(spec["kind"]):
-        raise HoldfastError(
+        raise Unsupported(
             f"{spec['name']}: expected a function that worker processes know, got one of this session alone; write it "
             "to a file and name that with --parts, or in the variable HOLDFAST_PARTS, or leave workers out"
         )
@@ -101,7 +101,7 @@ def part_of(
     name = name or str(getattr(function, "__name__", ""))
     if not name.isidentifier():
         decorator = f"holdfast.{DECORATORS[kind]}"
-        raise HoldfastError(
+        raise BadValue(
             f"{decorator}: expected a function with a name, got {describe_value(function)}; name it: "
             f"{decorator}(..., name='my_name')"
         )
@@ -136,7 +136,7 @@ def takes_target(function: Callable[..., Any], name: str, first: str, second: st
     needed = [p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     most = 3 if any(p.kind is p.VAR_POSITIONAL for p in parameters) else len(ordered)
     if most < 2 or len(needed) > 3 or needed != ordered[: len(needed)]:
-        raise HoldfastError(
+        raise BadValue(
             f"{name}: expected a function of ({first}, {second}), or of ({first}, {second}, target), representations "
             f"[N, D], got {inspect.signature(function)}"
         )
@@ -147,7 +147,7 @@ def takes_target(function: Callable[..., Any], name: str, first: str, second: st
 def require_repeated(part: FunctionPart, values: Tensor, again: Tensor) -> None:
     """Refuse a function that gave other values when it was called again, which nobody could repeat."""
     if not torch.equal(values, again):
-        raise HoldfastError(
+        raise Failed(
             f"{registry.part_name(part)}: expected the same values each time, got others; seed what is random in it"
         )
 
@@ -168,14 +168,14 @@ def value_per_image(part: FunctionPart, reps: Sequence[Tensor | None], **named: 
     # Would be broadcast over the images without a word
     if not isinstance(values, Tensor) or values.shape != (rows,):
         came = f"the shape {list(values.shape)}" if isinstance(values, Tensor) else describe_value(values)
-        raise HoldfastError(
+        raise Failed(
             f"{name}: expected a tensor of one value per image, of shape [{rows}], got {came}; reduce over the "
             "dimensions of the representation alone: .sum(1), not .sum()"
         )
     if values.is_complex():
-        raise HoldfastError(f"{name}: expected real values, got {values.dtype}; return .abs() or .real of them")
+        raise Failed(f"{name}: expected real values, got {values.dtype}; return .abs() or .real of them")
     if not (finite := values.isfinite()).all():
-        raise HoldfastError(
+        raise Failed(
             f"{name}: expected finite values, got NaN or infinity for {int((~finite).sum())} of {rows} images; look "
             "for a division by 0, a logarithm or a root"
         )
@@ -203,7 +203,7 @@ def measure_values(part: FunctionPart, reps: Sequence[Tensor], statistic: str, u
     require_repeated(part, values, again)
     came = f"got values from {float(values.min()):.4g} to {float(values.max()):.4g}"
     if statistic == "share" and not ((values == 0) | (values == 1)).all():
-        raise HoldfastError(f"{name}: expected 0 or 1 for each image, {came}; take the mean, statistic='mean'")
+        raise Failed(f"{name}: expected 0 or 1 for each image, {came}; take the mean, statistic='mean'")
     if unit == "share" and not ((values >= 0) & (values <= 1)).all():
-        raise HoldfastError(f"{name}: expected shares from 0 to 1, {came}; if they are none, say unit='ratio'")
+        raise Failed(f"{name}: expected shares from 0 to 1, {came}; if they are none, say unit='ratio'")
     return values

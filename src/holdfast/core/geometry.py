@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from holdfast.runtime.checked import Checked, Count
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import Conflict
 
 BY_CALLER = "given by the caller"
 """Where a normalisation or a geometry comes from that no file or package states: a spec, or a Python call."""
@@ -63,7 +63,7 @@ class Geometry(metaclass=Checked):
 
     def __post_init__(self) -> None:
         if (self.interpolation, self.resampler) == ("lanczos", "opencv"):
-            raise HoldfastError(
+            raise Conflict(
                 "Geometry: expected nearest, bilinear or bicubic of the resampler opencv, got lanczos; use pillow's"
             )
 

@@ -6,7 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.runtime.checked import Checked, Count
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadValue
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Grid(metaclass=Checked):
 
     def __post_init__(self) -> None:
         if self.patches < 2:
-            raise HoldfastError(
+            raise BadValue(
                 f"grid of patches: expected 2 patches or more, got {self.in_words}; take a layer with more positions"
             )
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.runtime.checked import describe_value
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadValue
 
 LARGEST = 2.0
 """Above it no mean or standard deviation is one of pixels in [0, 1], but one of pixels in [0, 255]."""
@@ -45,14 +45,14 @@ class Normalisation(nn.Module):
         lengths = {len(self.means), len(self.stds)}
         bad_std = any(s <= 0 or not math.isfinite(s) for s in self.stds)
         if 0 in lengths or len(lengths - {1}) > 1 or bad_std or not all(math.isfinite(m) for m in self.means):
-            raise HoldfastError(
+            raise BadValue(
                 f"normalisation of {name!r}: expected finite means and positive stds, one number or one per channel, "
                 f"got mean={self.means}, std={self.stds}; give both in units of [0, 1] pixels"
             )
         # Numbers of pixels in [0, 255]: radii would be 255 times as large as they seem
         if max(map(abs, self.means)) > LARGEST or max(self.stds) > LARGEST:
             means, stds = (",".join(f"{value / 255:.3g}" for value in values) for values in (self.means, self.stds))
-            raise HoldfastError(
+            raise BadValue(
                 f"normalisation of {name!r}: expected mean and std of pixels in [0, 1], got mean={self.means}, "
                 f"std={self.stds}; did you mean mean={means} and std={stds}: divided by 255?"
             )
@@ -79,7 +79,5 @@ def _numbers(values: Any, what: str) -> list[float]:
         array = None
     if array is None or max(array.shape, default=1) != array.size:  # more than one side above 1
         got = describe_value(values) if array is None else f"the shape {list(array.shape)}"
-        raise HoldfastError(
-            f"{what}: expected one number or one per channel, got {got}; give for example [0.5, 0.5, 0.5]"
-        )
+        raise BadValue(f"{what}: expected one number or one per channel, got {got}; give for example [0.5, 0.5, 0.5]")
     return array.reshape(-1).tolist()

@@ -9,7 +9,7 @@ from torch import Tensor
 from holdfast.core.encoder import Encoder, Images, Reps
 from holdfast.core.threat import PerImage
 from holdfast.runtime.checked import Checked
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import Missing
 
 Goal = Callable[[Tensor], tuple[Tensor, Tensor]]
 """An objective bound to an encoder and to references: images -> (value to maximise, representations)."""
@@ -51,7 +51,7 @@ class Objective(metaclass=Checked):
         # A bare function says nothing of how representations are arranged
         objective = self.of(encoder) if isinstance(encoder, Encoder) else self
         if self.needs_target and target is None:
-            raise HoldfastError(f"{type(self).__name__} compares each image with another: give target representations")
+            raise Missing(f"{type(self).__name__} compares each image with another: give target representations")
 
         def goal(x: Images) -> tuple[PerImage, Reps]:
             # Representations come back as well, so that a read-out needs no further pass

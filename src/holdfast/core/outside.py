@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.core.representation import no_tensor
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import Failed
 
 Call = Callable[[np.ndarray], Any]
 """Maps an array of images, as its `Wanted` says, to a vector for each, in any library's arrays."""
@@ -120,7 +120,7 @@ class Outside(nn.Module):
         if batch == 1 and vectors.ndim == 1 and len(vectors) != 1:
             vectors = vectors[None]
         if vectors.ndim == 0 or len(vectors) != len(x):
-            raise HoldfastError(
+            raise Failed(
                 f"expected one vector for each of {len(x)} images, got {list(vectors.shape)}; return [images, numbers]"
             )
         return vectors[:count]
@@ -143,20 +143,20 @@ def as_tensor(values: Any) -> Tensor:
         tensor = values.detach().cpu()
     else:
         if isinstance(values, (dict, set, str, bytes)) or values is None:
-            raise HoldfastError(f"expected an array of vectors, got {no_tensor(values)}")
+            raise Failed(f"expected an array of vectors, got {no_tensor(values)}")
         # Arrays of accelerators refuse `np.asarray`, and most of them can be had by `numpy` or `get`
         on_host = next((getattr(values, name) for name in ("numpy", "get") if hasattr(values, name)), None)
         try:
             array = np.asarray(values if on_host is None or isinstance(values, np.ndarray) else on_host())
         except (ValueError, TypeError) as error:  # lists of different lengths
-            raise HoldfastError(
+            raise Failed(
                 f"expected an array of vectors, all of one length, got {describe(values)} ({error})"
             ) from error
         if array.dtype.kind not in "fiub":
-            raise HoldfastError(f"expected an array of real numbers, got {describe(values)} of {array.dtype}")
+            raise Failed(f"expected an array of real numbers, got {describe(values)} of {array.dtype}")
         tensor = torch.from_numpy(np.array(array, dtype=np.float32))  # a copy: runtimes reuse their buffers
     if tensor.is_complex():
-        raise HoldfastError(f"expected real numbers, got {tensor.dtype}")
+        raise Failed(f"expected real numbers, got {tensor.dtype}")
     return tensor.float()
 
 

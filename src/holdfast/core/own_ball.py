@@ -13,7 +13,7 @@ from holdfast.core.encoder import Images
 from holdfast.core.registry import part_name
 from holdfast.core.threat import Ball, Shape
 from holdfast.numerics.rng import Rng
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import Failed
 
 IMAGES = 4
 """How many random images and changes are tried."""
@@ -105,8 +105,8 @@ def _require_bounds(ball: Ball, x: Images, slopes: Images, changes: list[Images]
             raise _disagree(ball, "least", "is above what images of the ball reach")
 
 
-def _disagree(ball: Ball, method: str, how: str) -> HoldfastError:
-    return HoldfastError(
+def _disagree(ball: Ball, method: str, how: str) -> Failed:
+    return Failed(
         f"ball {part_name(ball)}: expected all of its methods to mean one ball, but `{method}` {how}; write `{method}` "
         "for it, too"
     )
@@ -130,7 +130,7 @@ def require_kept(part: object, ball: Ball, x: Images, attacked: Images) -> None:
         # What lies inside stays where it is
         off = float((ball.around(x, attacked) - attacked).abs().max()) if attacked.numel() else 0.0
     if not off <= ALIKE:  # NaN is no image
-        raise HoldfastError(
+        raise Failed(
             f"attack {part_name(part)}: expected images inside the ball {ball.title} and [0, 1], got some that are "
             f"outside by up to {off:.3g}; bring them back by ball.around(x, moved)"
         )

@@ -14,7 +14,7 @@ from holdfast.core.registry import part_name
 from holdfast.numerics.geometry.blocks import Side, rows_in_memory
 from holdfast.numerics.geometry.divergence import Bank, Divergence, PerPair, Queries, Vectors
 from holdfast.runtime.checked import check_arguments, describe_value
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadValue, Failed
 from holdfast.runtime.foreign import forbid_mutation, foreign
 
 Function = Callable[..., Any]
@@ -59,7 +59,7 @@ class OwnDivergence(FunctionPart, Divergence):
         rows = [side.reshape(-1, side.shape[-1]) for side in (a, b)]
         values = self._values(*rows)
         if torch.is_grad_enabled() and a.requires_grad and not values.requires_grad:
-            raise HoldfastError(
+            raise Failed(
                 f"{part_name(self)}: expected values with a gradient, for attacks follow it, got some without; compute "
                 "them with torch, without .detach(), .item(), .numpy(), rounding or comparing; or let another "
                 "divergence be pursued, objective=untargeted[divergence=l2]"
@@ -78,18 +78,18 @@ class OwnDivergence(FunctionPart, Divergence):
             came = describe_value(values)
             if isinstance(values, Tensor):
                 came = f"{values.dtype} of the shape {list(values.shape)}"
-            raise HoldfastError(
+            raise Failed(
                 f"{name}: expected a tensor of one number for each pair of vectors, of shape {list(a.shape[:1])}, got "
                 f"{came}; reduce over the last dimension alone: .sum(-1), not .sum()"
             )
         if bool(values.isnan().any()):
-            raise HoldfastError(
+            raise Failed(
                 f"{name}: expected a number for each pair of vectors, got NaN for {int(values.isnan().sum())} of "
                 f"{len(values)}; look for a division by 0, a logarithm or a root"
             )
         require_repeated(self, values.detach(), again)
         if not self.signed and bool((values < 0).any()):
-            raise HoldfastError(
+            raise Failed(
                 f"{name}: expected a distance, which is never below 0, got {float(values.min()):.4g}; if it is none, "
                 "say signed=True"
             )
@@ -118,7 +118,7 @@ class OwnDivergence(FunctionPart, Divergence):
         there, among = self(a[few], b[other]).double(), whole[few, other]
         nearly = ALIKE * float(among.abs().max())
         if not torch.allclose(among, there, rtol=ALIKE, atol=nearly):
-            raise HoldfastError(
+            raise Failed(
                 f"{part_name(self)}: expected a value of each pair by itself, got others among other pairs, by up to "
                 f"{float((among - there).abs().max()):.4g}; reduce over the last dimension alone, not over pairs"
             )
@@ -126,7 +126,7 @@ class OwnDivergence(FunctionPart, Divergence):
         if self.symmetric:
             back = self(b[other], a[few]).double()
             if not torch.allclose(there, back, rtol=ALIKE, atol=nearly):
-                raise HoldfastError(
+                raise Failed(
                     f"{part_name(self)}: expected d(a, b) = d(b, a), got numbers that differ by up to "
                     f"{float((there - back).abs().max()):.4g}; if it depends on the order, say symmetric=False"
                 )
@@ -178,7 +178,7 @@ def _require_two(function: Function, name: str) -> None:
     try:
         inspect.signature(function).bind(None, None)
     except TypeError:
-        raise HoldfastError(
+        raise BadValue(
             f"{name}: expected a function of (a, b), vectors [*, D], got {inspect.signature(function)}"
         ) from None
     except ValueError:  # of C, which does not say

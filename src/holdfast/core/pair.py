@@ -7,13 +7,13 @@ from torch import nn
 
 from holdfast.core.encoder import Encoder, Passes
 from holdfast.numerics.shapes import Images, Reps
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import Unsupported
 
 
 def refuse_draws(encoder: Encoder) -> None:
     """Refuse a mean over draws, whose searches would see other draws than its own."""
     if encoder.draws is not None:
-        raise HoldfastError(
+        raise Unsupported(
             f"encoder {encoder.name!r}: expected one without random numbers, got the mean of {encoder.draws} "
             "draws; switch them off and leave draws out"
         )

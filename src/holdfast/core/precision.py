@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from holdfast.core.compiled import compiling
-from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.errors import NotFinite, Unsupported, unknown
 
 PRECISIONS = ("float32", "tf32", "bf16", "fp16")
 """float32; its products with 10 bits of mantissa (CUDA); bfloat16; half."""
@@ -33,7 +33,7 @@ def check_precision(name: str, device: str) -> None:
     if name not in PRECISIONS:
         raise unknown("precision", name, PRECISIONS)
     if name == "tf32" and not device.startswith("cuda"):
-        raise HoldfastError(
+        raise Unsupported(
             f"precision tf32: expected a CUDA device, got {device!r}; leave it out (float32), or take bf16"
         )
 
@@ -130,9 +130,7 @@ class _Searched(torch.autograd.Function):
     ) -> tuple[Tensor, None, None, None]:
         (gradient,) = grad_outputs
         if ctx.held is None:
-            raise HoldfastError(
-                "an encoder pass in reduced precision, or compiled, has one backward pass, got a second"
-            )
+            raise Unsupported("an encoder pass in reduced precision, or compiled, has one backward pass, got a second")
         (inner, reps), ctx.held = ctx.held, None  # freed by its backward pass, as torch frees a graph
         # Each image has its own scale: [B] beside [B, D]
         scale = _scale(gradient) if ctx.precision == "fp16" else None
@@ -156,8 +154,8 @@ def _scale(gradient: Float[Tensor, "batch dim"]) -> Float[Tensor, "batch"]:
     return torch.where(largest > 0, exponent.exp2(), 1.0)
 
 
-def _overflow(quantity: str) -> HoldfastError:
-    return HoldfastError(
+def _overflow(quantity: str) -> NotFinite:
+    return NotFinite(
         f"precision fp16: expected a finite {quantity}, got NaN or infinity: its range ends at 65,504; take "
         "--precision bf16, which has the range of float32"
     )

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from holdfast.numerics.rng import Rng
-from holdfast.runtime.errors import HoldfastError, first_line
+from holdfast.runtime.errors import Failed, HoldfastError, first_line
 
 GROUPS = 4
 """Further groups of draws by which what was found is judged again, to see how much the draws decide."""
@@ -128,7 +128,7 @@ class MeanOfDraws:
             if not isinstance(reps, Tensor):
                 return reps
             if total is not None and total.shape != reps.shape:
-                raise HoldfastError(
+                raise Failed(
                     "the draws of one image give representations of different sizes, "
                     f"{list(total.shape[1:])} and {list(reps.shape[1:])}; expected one size"
                 )

@@ -21,7 +21,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from holdfast.runtime.checked import derive_name, describe_value
 from holdfast.runtime.doors import digest_file, real, regular
-from holdfast.runtime.errors import HoldfastError, os_reason, unknown
+from holdfast.runtime.errors import BadData, BadValue, HoldfastError, UnknownName, os_reason, unknown
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.names import file, parse_names
 from holdfast.runtime.outline import outline
@@ -71,12 +71,12 @@ def register(kind: str) -> Callable[[Part], Part]:
     def decorate(cls: Part) -> Part:
         name = derive_name(cls)
         if "__dataclass_fields__" not in vars(cls):  # an own one, not that of a class above
-            raise HoldfastError(f"{cls.__name__}: expected a dataclass; put @register above @dataclass(frozen=True)")
+            raise BadValue(f"{cls.__name__}: expected a dataclass; put @register above @dataclass(frozen=True)")
         point = _outside(kind).get(name)
         if point is not None and point.value == f"{cls.__module__}:{cls.__qualname__}":
             return cls  # known by its package's entry point already
         if name in names(kind) and name not in _here[kind]:
-            raise HoldfastError(f"{cls.__name__}: {name!r} is there already, in {kind}; give yours another name")
+            raise BadValue(f"{cls.__name__}: {name!r} is there already, in {kind}; give yours another name")
         _here[kind][name] = cls
         forget()  # what has been looked up lacks it
         return cls
@@ -97,13 +97,13 @@ def load(path: str | Path) -> None:
     if file in _files:
         return
     if file.suffix != ".py" or not file.is_file():
-        raise HoldfastError(f"parts: expected a Python file, got {str(path)!r}; a package's parts are its entry points")
+        raise BadValue(f"parts: expected a Python file, got {str(path)!r}; a package's parts are its entry points")
     try:
         regular(file, LARGEST)
     except OSError as error:
-        raise HoldfastError(f"parts: cannot read {str(path)!r} ({os_reason(error)}); give a Python file") from error
+        raise BadData(f"parts: cannot read {str(path)!r} ({os_reason(error)}); give a Python file") from error
     if file.name in files():
-        raise HoldfastError(f"parts: expected files of different names, got two called {file.name!r}; rename one")
+        raise BadValue(f"parts: expected files of different names, got two called {file.name!r}; rename one")
     _files[file] = digest_file(file)  # first, for what it registers looks here again
     try:
         _run(file, str(path))
@@ -125,7 +125,7 @@ def _run(file: Path, path: str) -> None:
     with foreign(repr(path), "run", wrap=True):
         module_spec.loader.exec_module(module)
     if sum(map(len, _here.values())) == before:
-        raise HoldfastError(
+        raise BadData(
             f"{path!r} registers no part: put @holdfast.measure above a function, or @register from "
             "holdfast.extend above a class"
         )
@@ -231,7 +231,7 @@ def find(kind: str, name: str) -> type:
     """
     if name not in names(kind):
         own = "; a measure of your own needs --parts FILE" if kind == "measures" and not _files else ""
-        raise HoldfastError(f"{unknown(_singular(kind), name, names(kind))}{own}")
+        raise UnknownName(f"{unknown(_singular(kind), name, names(kind))}{own}")
     # What this process registered comes before what packages bring, and that before what is here
     if name in _here[kind]:
         return _here[kind][name]
@@ -246,7 +246,7 @@ def find(kind: str, name: str) -> type:
         if "__dataclass_fields__" in vars(value)  # others are no parts: the images that a data source opens
     ]
     if len(public) != 1:
-        raise HoldfastError(f"{module.__name__} must hold exactly one public dataclass, it holds {len(public)}")
+        raise BadValue(f"{module.__name__} must hold exactly one public dataclass, it holds {len(public)}")
     return public[0]
 
 
@@ -263,8 +263,8 @@ def _name_of(cls: type) -> tuple[str, str]:
                 return kind, name
     # Of a class that another one has replaced, such as a cell of a notebook that ran again
     if any(derive_name(cls) in own for own in _here.values()):
-        raise HoldfastError(f"{derive_name(cls)}: expected one part of this name, got another since; name them apart")
-    raise HoldfastError(
+        raise BadValue(f"{derive_name(cls)}: expected one part of this name, got another since; name them apart")
+    raise BadValue(
         f"{cls.__name__} is not a registered part: put @register from holdfast.extend above it, or name it in an entry "
         "point of your package"
     )
@@ -311,7 +311,7 @@ def spec(part: Any) -> Any:
         return str(part)  # JSON has no word for it
     if part is None or isinstance(part, (bool, int, float, str)):
         return part
-    raise HoldfastError(
+    raise BadValue(
         f"{describe_value(part)} has no JSON form: parts hold numbers, names, other parts and tuples of them"
     )
 
@@ -322,7 +322,7 @@ def build(data: Any) -> Any:
         values = dict(data)
         kind, name = values.pop("kind", None), values.pop("name", None)
         if not isinstance(kind, str) or not isinstance(name, str):
-            raise HoldfastError(f"a part needs a 'kind' and a 'name', got {describe_value(data)}")
+            raise BadValue(f"a part needs a 'kind' and a 'name', got {describe_value(data)}")
         return configure(find(kind, name), values)
     if isinstance(data, (list, tuple)):  # tuples, for parts can be hashed
         return tuple(build(item) for item in data)
@@ -357,6 +357,6 @@ def _refuse_base(cls: type, key: str, value: Any, usual: object) -> None:
         return
     fit, expected = [name for name in names(kind) if issubclass(find(kind, name), base)], derive_name(base)
     article = "an" if expected[0] in "aeiou" else "a"
-    raise HoldfastError(
+    raise BadValue(
         f"{derive_name(cls)}.{key}: expected {article} {expected}, got {part_name(value)}; known: {', '.join(fit)}"
     )

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import Failed
 
 
 def as_its_weights(x: Tensor, network: nn.Module) -> Tensor:
@@ -40,7 +40,7 @@ def representations(output: Any, x: Tensor, name: str) -> Float[Tensor, "batch d
         torch.float32
     """
     if problem := _problem(output, x):
-        raise HoldfastError(f"encoder {name!r}: expected a real [{len(x)}, dim] output, got {problem}")
+        raise Failed(f"encoder {name!r}: expected a real [{len(x)}, dim] output, got {problem}")
     # In the precision of the pixels, whatever the network computes in
     return output.flatten(1).to(x.dtype)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 from urllib.parse import unquote
 
-from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.errors import BadValue, HoldfastError, UnknownName, unknown
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -43,19 +43,19 @@ def parse(text: str) -> tuple[str | None, str, Options]:
     match = _PREFIX.match(head)
     source, name = (match[1].lower(), head[match.end() :]) if match else (None, head)
     if not name:
-        raise HoldfastError(f"spec {text!r}: expected source:name?key=value&..., got an empty name; see holdfast list")
+        raise BadValue(f"spec {text!r}: expected source:name?key=value&..., got an empty name; see holdfast list")
     values: dict[str, str] = {}
     for item in tail.split("&") if mark else ():
         key, equals, value = item.partition("=")
         if not key or not equals:
-            raise HoldfastError(f"spec {text!r}: expected options as key=value joined by '&', got {item!r}")
+            raise BadValue(f"spec {text!r}: expected options as key=value joined by '&', got {item!r}")
         if not value.strip():
-            raise HoldfastError(f"spec {text!r}: expected a value for the option {key!r}, got none; leave it out")
+            raise BadValue(f"spec {text!r}: expected a value for the option {key!r}, got none; leave it out")
         if key in values:
-            raise HoldfastError(f"spec {text!r}: option {key!r} is given twice; keep one")
+            raise BadValue(f"spec {text!r}: option {key!r} is given twice; keep one")
         values[key] = unquote(value)  # after the split, so that values may hold "&" and "?"
         if not values[key].isprintable():
-            raise HoldfastError(f"spec {text!r}: expected printable text for the option {key!r}, got {values[key]!r}")
+            raise BadValue(f"spec {text!r}: expected printable text for the option {key!r}, got {values[key]!r}")
     return source, name, Options(values, text)
 
 
@@ -85,14 +85,14 @@ def take(options: Options, name: str, convert: Callable[[str], T], default: D) -
     try:
         return convert(value)
     except ValueError as error:
-        raise HoldfastError(f"spec {options.spec!r}: option {name}={value} is not usable: {error}") from error
+        raise BadValue(f"spec {options.spec!r}: option {name}={value} is not usable: {error}") from error
 
 
 def finish(options: Options) -> None:
     """Raise "unknown option, did you mean ..." if an option was never taken."""
     for name in options:
         if not options.taken:
-            raise HoldfastError(f"spec {options.spec!r} takes no options, got {name!r}; leave it out")
+            raise UnknownName(f"spec {options.spec!r} takes no options, got {name!r}; leave it out")
         raise unknown(f"option of {options.spec!r}", name, options.taken)
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.core.randomness import is_naive
-from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.errors import Unsupported, unknown
 
 
 def straight_through(network: nn.Module, name: str) -> None:
@@ -31,7 +31,7 @@ def straight_through(network: nn.Module, name: str) -> None:
         raise unknown("module for straight_through", name, modules)
     module, step = network.get_submodule(name), _Step(name)
     if isinstance(module, torch.jit.ScriptModule):
-        raise HoldfastError(f"straight_through={name}: expected a module of Python, got TorchScript; open the original")
+        raise Unsupported(f"straight_through={name}: expected a module of Python, got TorchScript; open the original")
     # One pair of hooks, however often it is asked for
     if not any(isinstance(getattr(hook, "__self__", None), _Step) for hook in module._forward_hooks.values()):
         module.register_forward_pre_hook(step.before)
@@ -53,7 +53,7 @@ class _Step:
     def before(self, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Keep the input, and give the module one without a gradient."""
         if len(args) != 1 or not isinstance(args[0], Tensor):
-            raise HoldfastError(
+            raise Unsupported(
                 f"straight_through={self.name}: expected a module that takes one tensor, got {len(args)} arguments; "
                 "wrap the step in a module of its own"
             )
@@ -66,7 +66,7 @@ class _Step:
         assert x is not None  # `before` has run
         if not isinstance(output, Tensor) or output.shape != x.shape or not output.is_floating_point():
             got = f"{output.dtype} {list(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
-            raise HoldfastError(
+            raise Unsupported(
                 f"straight_through={self.name}: expected real numbers of the shape of its input, {list(x.shape)}, got "
                 f"{got}; give this step a differentiable substitute (torch.autograd.Function) in your own code"
             )

@@ -17,7 +17,7 @@ from holdfast.core.encoder import Encoder, Images, Reps
 from holdfast.core.randomness import Rng
 from holdfast.numerics.bounds.margin import Margin, Rows
 from holdfast.runtime.distributed import gather
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import Unsupported
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class Student(nn.Module, ABC):
             HoldfastError: a method that has no such loss.
         """
         name = type(self).__module__.rpartition(".")[2]
-        raise HoldfastError(f"{name}: has no joint loss of more than its own views; choose simclr, or joint=false")
+        raise Unsupported(f"{name}: has no joint loss of more than its own views; choose simclr, or joint=false")
 
     def mutual(self, views: Sequence[EncodedView], batch: Batch) -> Float[Tensor, ""]:
         """Return the loss of views that are each told from all others; changes nothing.
@@ -175,7 +175,7 @@ class Student(nn.Module, ABC):
             HoldfastError: a method that has no such loss.
         """
         name = type(self).__module__.rpartition(".")[2]
-        raise HoldfastError(f"{name}: has no loss that tells every view from all others; choose simclr, or rocl=0")
+        raise Unsupported(f"{name}: has no loss that tells every view from all others; choose simclr, or rocl=0")
 
     def bound(
         self, x: Images, lower: Callable[[Margin], Rows], batch: Batch, rng: Rng, most: int | None = None

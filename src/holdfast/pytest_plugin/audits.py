@@ -14,6 +14,7 @@ from torch import Tensor, nn
 import holdfast
 from holdfast.api.record import Record
 from holdfast.report.html import publish
+from holdfast.runtime.errors import BadValue
 
 PLAIN = (str, int, float, bool, type(None), Path)
 """What is the same in every process that says the same."""
@@ -47,7 +48,7 @@ class Audits:
             HoldfastError: as `holdfast.audit`; or an `out`, which is decided here.
         """
         if "out" in options:
-            raise holdfast.HoldfastError(
+            raise BadValue(
                 f"holdfast_audit: expected no out, got {options['out']!r}; keep run folders with --holdfast-out DIR"
             )
         # With a budget, the clock of each machine would decide how much is done

@@ -11,7 +11,7 @@ import pytest
 import holdfast
 from holdfast.api.check import CheckResult
 from holdfast.api.record import Record
-from holdfast.runtime.errors import unknown
+from holdfast.runtime.errors import BadValue, Missing, unknown
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.record_file import RECORD
 
@@ -44,13 +44,13 @@ class Gate:
         """
         __tracebackhide__ = True  # pytest shows the line of the test
         if not isinstance(record, Record):
-            raise holdfast.HoldfastError(f"holdfast_check: expected a record of holdfast_audit, got {record!r:.80}")
+            raise BadValue(f"holdfast_check: expected a record of holdfast_audit, got {record!r:.80}")
         place = None if baseline is None else self._place(baseline)
         writes = place is not None and self._update
         if writes:  # requirements have to be met all the same
             options = {key: value for key, value in options.items() if key not in ("allow_drop", "match")}
         elif place is not None and not Folder(place).exists(RECORD):
-            raise holdfast.HoldfastError(
+            raise Missing(
                 f"expected a baseline in {place!r}, got none; write it with pytest --holdfast-update-baseline"
             )
         # What is to become a baseline is held to requirements alone, where there are any
@@ -93,12 +93,12 @@ def _check_mark(options: Mapping[str, Any], records: int) -> None:
         if name not in KEYWORDS:
             raise unknown("keyword of the mark holdfast", name, KEYWORDS)
     if not records:
-        raise holdfast.HoldfastError(
+        raise Missing(
             "a test marked holdfast: expected an audit by holdfast_audit, got none; audit in the test or in a fixture "
             "that it asks for"
         )
     if options.get("baseline") is not None and records > 1:
-        raise holdfast.HoldfastError(
+        raise BadValue(
             f"a test marked holdfast with a baseline: expected one audit, got {records}; say "
             "holdfast_check(record, baseline=...) for each"
         )

@@ -12,7 +12,7 @@ from holdfast.report.paper.gather import figures_of_record
 from holdfast.report.paper.style import Style
 from holdfast.report.table import Table, markdown_text
 from holdfast.report.verdict import doubts, failures, scope, threats
-from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.errors import Ambiguous, BadValue, Failed, unknown
 from holdfast.storage.documents import quote_yaml
 from holdfast.storage.outputs import write_text
 from holdfast.storage.record import EncoderEntry, Record
@@ -26,7 +26,7 @@ FIRST = ("curve", "transfer", "steps")
 def write_model_card(record: Record, files: RunFiles, path: str, encoder: str | None = None) -> list[str]:
     """Write a section of a model card, and beside it the figure that it shows; return the files."""
     if not path.endswith(".md"):
-        raise HoldfastError(f"model card: expected a file that ends in .md, got {path!r}")
+        raise BadValue(f"model card: expected a file that ends in .md, got {path!r}")
     own = _of_one(record, encoder)
     figures = figures_of_record(own, files)
     names = (name for start in FIRST for name in figures.by_name if name == start or name.startswith(f"{start}-"))
@@ -84,7 +84,7 @@ def _of_one(record: Record, name: str | None) -> Record:
     """Return a record of one of its encoders alone."""
     entries = {entry.name: entry for entry in record.encoders}
     if name is None and len(entries) > 1:
-        raise HoldfastError(
+        raise Ambiguous(
             f"model card: expected one encoder, and this record is of {len(entries)} ({', '.join(entries)}); say whose "
             "card it is (--encoder NAME)"
         )
@@ -92,7 +92,7 @@ def _of_one(record: Record, name: str | None) -> Record:
     if chosen not in entries:
         raise unknown("encoder of this record", chosen, entries)
     if error := entries[chosen].error:
-        raise HoldfastError(f"model card: {chosen} could not be audited: {error}")
+        raise Failed(f"model card: {chosen} could not be audited: {error}")
     own = [line for line in record.failures if line.startswith(chosen)]
     return replace(record, encoders=[entries[chosen]], comparison={}, relations=[], series=[], failures=own)
 

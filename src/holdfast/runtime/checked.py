@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, wraps
 from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.errors import BadValue, HoldfastError, UnknownName, unknown
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -118,7 +118,7 @@ def fitting(value: Any, kind: Any, where: str) -> Any:
     try:
         return _fit(plain(value), kind)
     except _Misfit as misfit:
-        raise HoldfastError(f"{where}: expected {misfit}, got {describe_value(value)}") from None
+        raise BadValue(f"{where}: expected {misfit}, got {describe_value(value)}") from None
 
 
 def describe_value(value: Any) -> str:
@@ -155,12 +155,12 @@ def _bound(
     for key in kwargs:
         if key not in takes and not several:
             if elsewhere := getattr(target, "explain_unknown", lambda *_: "")(key, kwargs[key]):
-                raise HoldfastError(f"unknown parameter of {name} {key!r}; {elsewhere}")
+                raise UnknownName(f"unknown parameter of {name} {key!r}; {elsewhere}")
             raise unknown(f"parameter of {name}", key, takes)
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
-        raise HoldfastError(f"{name}: {error}; it takes {', '.join(takes)}") from None
+        raise BadValue(f"{name}: {error}; it takes {', '.join(takes)}") from None
     for key, value in bound.arguments.items():
         # Its annotation is that of each member
         if signature.parameters[key].kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
@@ -169,10 +169,10 @@ def _bound(
             bound.arguments[key] = fit = fitting(value, kinds.get(key, Any), f"{name}.{key}")
         except HoldfastError as error:
             hints = [hint for extra in get_args(kinds.get(key))[1:] if (hint := getattr(extra, "hint", ""))]
-            raise HoldfastError("; ".join([str(error), *hints])) from None
+            raise BadValue("; ".join([str(error), *hints])) from None
         # Parts of ours have no use for numbers below 0, unless an annotation says so
         if own and key not in signed and any(number < 0 for number in _numbers(fit)):
-            raise HoldfastError(f"{name}.{key}: expected 0 or more, got {describe_value(value)}")
+            raise BadValue(f"{name}.{key}: expected 0 or more, got {describe_value(value)}")
     return bound.args, bound.kwargs
 
 

@@ -2,7 +2,7 @@
 
 import re
 
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadValue
 
 UNITS = (3600, 60, 1)
 """Seconds of an hour, a minute and a second."""
@@ -20,7 +20,7 @@ def seconds(text: str, what: str = "budget") -> float:
     # Each unit may be missing, but the order is fixed
     match = re.fullmatch(rf"{one}h)?{one}m)?{one}s)?", text.strip())
     if match is None or not any(match.groups()):
-        raise HoldfastError(f"{what}: expected a time such as 90s, 30m or 1h30m, got {text!r}")
+        raise BadValue(f"{what}: expected a time such as 90s, 30m or 1h30m, got {text!r}")
     return sum(float(number) * unit for number, unit in zip(match.groups(), UNITS, strict=True) if number)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from holdfast.runtime.errors import HoldfastError, first_line
+from holdfast.runtime.errors import Failed, HoldfastError, first_line
 
 if TYPE_CHECKING:  # the command line begins without torch
     from torch import Tensor
@@ -84,13 +84,13 @@ def foreign(code: str, doing: str, *, wrap: bool = False, alone: bool = False) -
             if doing == "imported"
             else "let it return, or raise an exception"
         )
-        raise HoldfastError(f"{code} called sys.exit({error.code!r}) while it was {doing}; {advice}") from error
+        raise Failed(f"{code} called sys.exit({error.code!r}) while it was {doing}; {advice}") from error
     except Exception as error:
         if not wrap:
             raise
-        raise HoldfastError(f"{code}, while it was {doing}: {type(error).__name__}: {first_line(error)}") from error
+        raise Failed(f"{code}, while it was {doing}: {type(error).__name__}: {first_line(error)}") from error
     except BaseException as error:
-        raise HoldfastError(
+        raise Failed(
             f"{code} raised {type(error).__name__} while it was {doing}, which is not an Exception; raise one instead"
         ) from error
 
@@ -103,7 +103,7 @@ def forbid_mutation(code: str, *tensors: "Tensor | None", large: "Tensor | None"
     # No `finally`: where the code fails, that is the error
     yield
     if [bits(tensor) for tensor in tensors if tensor is not None] != before or _version(large) != version:
-        raise HoldfastError(f"{code} changes its input in place; let it work on a copy: x = x.clone()")
+        raise Failed(f"{code} changes its input in place; let it work on a copy: x = x.clone()")
 
 
 def _version(tensor: "Tensor | None") -> int:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from holdfast.runtime.errors import HoldfastError, first_line
+from holdfast.runtime.errors import BadValue, Failed, Unsupported, first_line
 
 Network = TypeVar("Network", bound=nn.Module)
 
@@ -33,7 +33,7 @@ def freeze(network: nn.Module, name: str) -> nn.Module:
     try:
         network.eval()
     except Exception as error:  # whatever the user's own `train` raises
-        raise HoldfastError(
+        raise Failed(
             f"encoder {name!r}: expected a network that can be put in eval mode, its eval() raises "
             f"{type(error).__name__}: {first_line(error)}; let train(False) of {type(network).__name__} return"
         ) from error
@@ -46,20 +46,20 @@ def check_network(network: nn.Module, name: str) -> None:
     """Refuse a network whose weights have no values yet, or none that can be read."""
     if "_parameters" not in network.__dict__ and not isinstance(network, torch.jit.ScriptModule):
         call = f"{type(network).__name__}.__init__ never called super().__init__()"
-        raise HoldfastError(f"encoder {name!r}: expected a torch module, {call}")
+        raise BadValue(f"encoder {name!r}: expected a torch module, {call}")
     for place, value in (*network.named_parameters(), *network.named_buffers()):
         if is_lazy(value):
-            raise HoldfastError(
+            raise BadValue(
                 f"encoder {name!r}: expected weights, {place} is lazy and has no shape yet; run the network once on a "
                 "batch of images: network(images[:2])"
             )
         if value.is_meta:
-            raise HoldfastError(
+            raise BadValue(
                 f"encoder {name!r}: expected weights, {place} is on the device 'meta' and has no values; build the "
                 "network on a CPU, or fill it: network.to_empty(device='cpu') and load_state_dict"
             )
         if value.layout != torch.strided:
-            raise HoldfastError(
+            raise BadValue(
                 f"encoder {name!r}: expected dense weights, {place} is {str(value.layout)[6:]}; write to_dense() of it"
             )
 
@@ -104,7 +104,7 @@ def copy_sharing(network: Network, shared: Mapping[int, Any]) -> Network:
         try:
             return copy.deepcopy(network, memo | dict(shared))
         except Exception as error:  # whatever a user's module holds
-            raise HoldfastError(
+            raise Unsupported(
                 f"{kind} cannot be copied: {_culprit(network) or first_line(error)}; make it where it is used, give "
                 f"{kind} a __deepcopy__, or write a function that builds it and give py:module:function"
             ) from error

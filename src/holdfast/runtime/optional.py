@@ -5,7 +5,7 @@ import warnings
 from importlib.util import find_spec
 from typing import Any
 
-from holdfast.runtime.errors import HoldfastError, first_line, missing
+from holdfast.runtime.errors import Failed, first_line, missing
 from holdfast.runtime.torchvision_guard import guard_torchvision
 
 
@@ -21,6 +21,6 @@ def optional(module: str, package: str, extra: str, feature: str, *, guarded: bo
                 guard_torchvision()
             return importlib.import_module(module)
     except Exception as error:
-        raise HoldfastError(
+        raise Failed(
             f"{feature}: package {package!r} does not import ({first_line(error)}); see holdfast doctor"
         ) from error

@@ -5,7 +5,7 @@ from typing import Any
 
 from holdfast.core import registry
 from holdfast.core.source_spec import parse
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import Missing
 from holdfast.sources.encoders import destination_of
 
 
@@ -40,7 +40,7 @@ def demand_trust(specs: Iterable[str], document: str) -> None:
         HoldfastError: one that does.
     """
     if running := [f"{spec} ({code})" for spec in dict.fromkeys(specs) if (code := executes(spec))]:
-        raise HoldfastError(
+        raise Missing(
             f"{document} names code to be run here, or who is to get images: {', '.join(running)}; "
             "if you trust whoever wrote it, add --trust"
         )

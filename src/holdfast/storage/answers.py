@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadPlace, HoldfastError
 from holdfast.storage.filesystem import Folder
 
 T = TypeVar("T")
@@ -134,7 +134,7 @@ class Answers:
             with (base := self._base()):
                 return work(base)
         except sqlite3.OperationalError as error:  # a full disk, a file that another process keeps locked
-            raise HoldfastError(
+            raise BadPlace(
                 f"cannot keep answers in {self._files.format_path(ANSWERS)!r}: {error}; what is stored is kept"
             ) from error
         except sqlite3.DatabaseError:

@@ -173,11 +173,13 @@ class FailedPair(Entry, frozen=True, kw_only=True):
         image: the name of the image.
         against: of the others.
         error: why not.
+        error_code: the kind of that error.
     """
 
     image: str
     against: list[str]
     error: str
+    error_code: str
 
 
 def _together(verdicts: Sequence[Verdict]) -> Verdict:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadPlace
 from holdfast.storage.documents import parse_json
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.progress_file import this_machine
@@ -87,7 +87,7 @@ def claim(
                 owner.close()
                 return Claim(None, turn)
             if about.get("plan") not in (plan, None):
-                raise HoldfastError(
+                raise BadPlace(
                     f"the folder {str(folder)!r} is at work for another audit ({_in_words(about)}); choose another "
                     "--out, or wait until that one has ended"
                 )

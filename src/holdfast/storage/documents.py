@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.runtime.doors import SMALL, read_text
-from holdfast.runtime.errors import HoldfastError, os_reason
+from holdfast.runtime.errors import BadData, Missing, os_reason
 from holdfast.runtime.guess import path_meant
 
 DEPTH = 64
@@ -34,15 +34,15 @@ def read_toml(path: Path, kind: str) -> dict[str, Any]:
     try:
         return _shallow(tomllib.loads(read_text(path, SMALL)))
     except FileNotFoundError as error:
-        raise HoldfastError(f"no {kind} {str(path)!r}; {path_meant(path, 'give a TOML file')}") from error
+        raise Missing(f"no {kind} {str(path)!r}; {path_meant(path, 'give a TOML file')}") from error
     except OSError as error:
-        raise HoldfastError(f"cannot read the {kind} {str(path)!r}: {os_reason(error)}; give a TOML file") from error
+        raise BadData(f"cannot read the {kind} {str(path)!r}: {os_reason(error)}; give a TOML file") from error
     except RecursionError:
-        raise HoldfastError(f"the {kind} {str(path)!r} is not usable: {TooDeep()}; write it flatter") from None
+        raise BadData(f"the {kind} {str(path)!r} is not usable: {TooDeep()}; write it flatter") from None
     except TooDeep as error:
-        raise HoldfastError(f"the {kind} {str(path)!r} is not usable: {error}; write it flatter") from None
+        raise BadData(f"the {kind} {str(path)!r} is not usable: {error}; write it flatter") from None
     except ValueError as error:
-        raise HoldfastError(f"the {kind} {str(path)!r} is not TOML: {error}") from error
+        raise BadData(f"the {kind} {str(path)!r} is not TOML: {error}") from error
 
 
 def _shallow(data: Any) -> Any:

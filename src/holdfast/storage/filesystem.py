@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from holdfast.runtime.doors import Refused, read_bytes, real
-from holdfast.runtime.errors import HoldfastError, first_line, format_install
+from holdfast.runtime.errors import BadPlace, BadValue, Missing, first_line, format_install
 
 EXTRAS = {"s3": "s3", "s3a": "s3"}
 """Which extra of Holdfast brings a file system; of others the package is named by fsspec."""
@@ -44,7 +44,7 @@ class Folder:
         self.local: Path | None = None
         text = str(place)
         if not text.strip() or "\0" in text:
-            raise HoldfastError(f"expected a folder, got {text!r}; give a path or a URL")
+            raise BadValue(f"expected a folder, got {text!r}; give a path or a URL")
         if "://" not in text or text.startswith("file://"):
             self.local = Path(text.removeprefix("file://"))
             self.place = str(self.local)
@@ -172,9 +172,7 @@ class Folder:
 def local_folder(place: str | Path, what: str = "out") -> Path:
     """Return the path of a run folder that cannot be a URL."""
     if "://" in str(place):
-        raise HoldfastError(
-            f"{what}: expected a local folder, got {str(place)!r}; only audits write to other file systems"
-        )
+        raise BadPlace(f"{what}: expected a local folder, got {str(place)!r}; only audits write to other file systems")
     return Path(Folder(place).place)
 
 
@@ -196,9 +194,9 @@ def _remote(url: str) -> tuple[Any, str]:
     except ImportError as error:
         extra = EXTRAS.get(scheme)
         advice = format_install(extra) if extra else first_line(error)
-        raise HoldfastError(f"{url}: the file system {scheme!r} needs another package: {advice}") from error
+        raise Missing(f"{url}: the file system {scheme!r} needs another package: {advice}") from error
     except Exception as error:  # file systems inside archives look for them at once, and raise what they like
-        raise HoldfastError(
+        raise BadValue(
             f"{url}: expected a folder, or a URL of a file system that fsspec knows (s3://, gs://, …): "
             f"{first_line(error)}"
         ) from error

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from holdfast.runtime.doors import read_bytes
-from holdfast.runtime.errors import HoldfastError, Unwritable, os_reason
+from holdfast.runtime.errors import BadPlace, Unwritable, os_reason
 from holdfast.runtime.guess import path_meant
 from holdfast.runtime.streams import write_answer
 from holdfast.storage.filesystem import Folder, encode_text
@@ -32,7 +32,7 @@ def write_file(place: str, put: Callable[[Path], object]) -> None:
     """
     above, _, name = place.rpartition("/")
     if name in ("", ".", ".."):
-        raise HoldfastError(f"expected the name of a file to write, got {place!r}; give one such as table.csv")
+        raise BadPlace(f"expected the name of a file to write, got {place!r}; give one such as table.csv")
     try:
         if "://" in place and not place.startswith("file://"):
             Folder(above).write(name, put)
@@ -46,7 +46,7 @@ def write_file(place: str, put: Callable[[Path], object]) -> None:
         path = path.resolve()
         if not path.parent.is_dir():
             meant = path_meant(path.parent, "make it first, or check the path")
-            raise HoldfastError(f"cannot write {place!r}: no such file or folder as {str(path.parent)!r}; {meant}")
+            raise BadPlace(f"cannot write {place!r}: no such file or folder as {str(path.parent)!r}; {meant}")
         Folder(path.parent).write(path.name, put)
     except RuntimeError as error:  # of a circle of links, in some versions of Python
         raise _unwritable(place, OSError(errno.ELOOP, str(error))) from error
@@ -85,9 +85,9 @@ def make_folder(folder: Folder, under: str = "") -> None:
         raise _unwritable(folder.format_path(under) if under else folder.place, error) from error
 
 
-def _unwritable(place: str, error: OSError) -> HoldfastError:
+def _unwritable(place: str, error: OSError) -> BadPlace:
     """Return the error for what cannot be written: wrong usage where the name is wrong, else no result."""
-    kind = HoldfastError if error.errno in WRONG_NAMES else Unwritable
+    kind = BadPlace if error.errno in WRONG_NAMES else Unwritable
     return kind(f"cannot write {place!r}: {os_reason(error)}")
 
 

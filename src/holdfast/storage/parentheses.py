@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from holdfast.core import HoldfastError
+from holdfast.runtime.errors import BadData
 
 TOKEN = re.compile(r"[()]|[^\s()]+", re.ASCII)
 
@@ -33,15 +33,15 @@ def forms(text: str, name: str) -> Iterator[Form]:
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
         code = line.partition(";")[0]
         if "\r" in line or '"' in code or "|" in code:
-            raise HoldfastError(f"{name}, line {number}: expected plain words, got a quote, '|' or a carriage return")
+            raise BadData(f"{name}, line {number}: expected plain words, got a quote, '|' or a carriage return")
         for token in TOKEN.findall(code):
             if token == "(":
                 if len(open_forms) == DEEPEST:
-                    raise HoldfastError(f"{name}, line {number}: expected at most {DEEPEST} nested parentheses")
+                    raise BadData(f"{name}, line {number}: expected at most {DEEPEST} nested parentheses")
                 open_forms.append(Form())
                 open_forms[-1].line = number
             elif not open_forms:
-                raise HoldfastError(f"{name}, line {number}: expected '(', got {token[:40]!r}")
+                raise BadData(f"{name}, line {number}: expected '(', got {token[:40]!r}")
             elif token != ")":
                 open_forms[-1].append(token)
             elif len(open_forms) > 1:
@@ -50,4 +50,4 @@ def forms(text: str, name: str) -> Iterator[Form]:
             else:
                 yield open_forms.pop()
     if open_forms:
-        raise HoldfastError(f"{name}, line {open_forms[-1].line}: expected ')', got the end of the file")
+        raise BadData(f"{name}, line {open_forms[-1].line}: expected ')', got the end of the file")

@@ -85,6 +85,7 @@ class MeasureEntry(Entry, frozen=True, kw_only=True):
         charts: what is drawn of it.
         column: of its table, by which it judges an image.
         error: why it failed.
+        error_code: the kind of that error.
         not_certified: why nothing can be proved, which is no fault.
     """
 
@@ -111,6 +112,7 @@ class MeasureEntry(Entry, frozen=True, kw_only=True):
     charts: list[AnyChart] = []
     column: str | None = None
     error: str | None = None
+    error_code: str | None = None
     not_certified: str | None = None
 
     def __post_init__(self) -> None:
@@ -216,6 +218,7 @@ class EncoderEntry(Entry, frozen=True, kw_only=True):
         measures: by name.
         checks: by name.
         error: why it could not be audited.
+        error_code: the kind of that error.
         slug: its name in files.
         fingerprint: of its weights.
         origin: where it comes from.
@@ -244,6 +247,7 @@ class EncoderEntry(Entry, frozen=True, kw_only=True):
     measures: dict[str, MeasureEntry] = {}
     checks: dict[str, CheckEntry] = {}
     error: str | None = None
+    error_code: str | None = None
     slug: str = ""
     fingerprint: str | None = None
     origin: dict[str, Any] = {}

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import PIL.Image
 import pyarrow as pa
@@ -16,9 +16,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Table
+from holdfast.core import Table
 from holdfast.runtime.doors import digest_file, open_tensors, regular
-from holdfast.runtime.errors import first_line, os_reason
+from holdfast.runtime.errors import BadPlace, first_line, os_reason
 from holdfast.runtime.exit_status import ExitStatus
 from holdfast.runtime.privacy import public
 from holdfast.storage.claim import Claim, claim
@@ -32,7 +32,7 @@ ROWS = 2**14
 """Of a table, in one of its row groups: what a writer holds in memory."""
 
 
-class StoreError(HoldfastError):
+class StoreError(BadPlace):
     """The run folder cannot be written or read; ends an audit, keeping what is already stored."""
 
     status = ExitStatus.NOTHING
@@ -43,8 +43,10 @@ class OtherEncoder(StoreError):
 
     status = ExitStatus.USAGE
 
-    def __init__(self, name: str):
-        super().__init__(
+    @classmethod
+    def of(cls, name: str) -> Self:
+        """Return the error for an encoder; with a message alone, errors come through from other processes."""
+        return cls(
             f"{name}: the folder holds the record of an encoder of this name with other weights or other code; choose "
             "another --out, or add --overwrite (overwrite=True), which replaces the old record"
         )

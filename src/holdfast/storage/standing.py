@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from msgspec.structs import replace
 
 from holdfast.numerics.statistics.score import Score
-from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.errors import BadValue, unknown
 from holdfast.storage.record import CheckEntry, EncoderEntry, Record
 
 SOUND, VOID = "sound", "void"
@@ -118,7 +118,7 @@ def check_allowed(allowed: Iterable[str], checks: Collection[str]) -> None:
     """Make sure that checks whose failure is to be accepted exist."""
     for name in allowed:
         if not isinstance(name, str):
-            raise HoldfastError(f"allow: expected names of checks, got {name!r}")
+            raise BadValue(f"allow: expected names of checks, got {name!r}")
         if base(name) not in checks:
             raise unknown("check to allow", name, checks)
 

@@ -8,7 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Margin
+from holdfast.core import Margin
+from holdfast.runtime.errors import NotFinite
 from holdfast.storage.outputs import write_text
 
 
@@ -51,7 +52,7 @@ def write_vnnlib(path: str | os.PathLike[str], query: Query, about: str = "") ->
     """
     numbers = [query.low, query.high, *(t for margin in query.unsafe for t in (margin.weights, margin.bias))]
     if not all(bool(tensor.isfinite().all()) for tensor in numbers):
-        raise HoldfastError(f"{os.fspath(path)}: expected finite bounds and constraints, got NaN or infinity")
+        raise NotFinite(f"{os.fspath(path)}: expected finite bounds and constraints, got NaN or infinity")
     lines = [f"; {_plain(line)}" for line in about.splitlines()]
     lines += [f"(declare-const X_{i} Real)" for i in range(len(query.low))]
     lines += [f"(declare-const Y_{i} Real)" for i in range(query.outputs)]

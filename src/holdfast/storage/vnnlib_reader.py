@@ -8,9 +8,9 @@ from itertools import product
 
 import torch
 
-from holdfast.core import HoldfastError, Margin
+from holdfast.core import Margin
 from holdfast.runtime.doors import decompress, read_bytes
-from holdfast.runtime.errors import first_line, os_reason
+from holdfast.runtime.errors import BadData, Missing, first_line, os_reason
 from holdfast.runtime.guess import path_meant
 from holdfast.storage.parentheses import Form, forms
 from holdfast.storage.vnnlib import Query
@@ -55,11 +55,11 @@ def read_vnnlib(path: str | os.PathLike[str]) -> Query:
         content = read_bytes(path, LARGEST)
         text = (decompress(content, LARGEST) if content[:2] == b"\x1f\x8b" else content).decode("utf-8")
     except FileNotFoundError as error:
-        raise HoldfastError(f"VNN-LIB file {name!r} does not exist; {path_meant(path)}") from error
+        raise Missing(f"VNN-LIB file {name!r} does not exist; {path_meant(path)}") from error
     except OSError as error:
-        raise HoldfastError(f"VNN-LIB file {name!r} cannot be read: {os_reason(error)}") from error
+        raise BadData(f"VNN-LIB file {name!r} cannot be read: {os_reason(error)}") from error
     except ValueError as error:
-        raise HoldfastError(f"{name!r}: expected a VNN-LIB file, got no text: {first_line(error)}") from error
+        raise BadData(f"{name!r}: expected a VNN-LIB file, got no text: {first_line(error)}") from error
     reader = _Reader(name)
     for form in forms(text, name):
         reader.command(form)
@@ -76,8 +76,8 @@ class _Reader:
         self._high: dict[str, float] = {}
         self._unsafe: list[list[Row]] = [[]]
 
-    def _refusal(self, line: int, problem: str) -> HoldfastError:
-        return HoldfastError(f"{self._name}, line {line}: {problem}")
+    def _refusal(self, line: int, problem: str) -> BadData:
+        return BadData(f"{self._name}, line {line}: {problem}")
 
     def command(self, form: Form) -> None:
         """Take in a declaration or an assertion."""
@@ -184,11 +184,11 @@ class _Reader:
         """Return what was read."""
         inputs, outputs = self._size("X"), self._size("Y")
         if not any(self._unsafe):
-            raise HoldfastError(f"{self._name}: expected a constraint on the outputs, got none")
+            raise BadData(f"{self._name}: expected a constraint on the outputs, got none")
         for name in (f"X_{i}" for i in range(inputs)):
             low, high = self._low.get(name), self._high.get(name)
             if low is None or high is None or low > high:
-                raise HoldfastError(
+                raise BadData(
                     f"{self._name}: expected a lower bound of {name} that is not above its upper one, got {low} and "
                     f"{high}"
                 )
@@ -203,7 +203,7 @@ class _Reader:
         numbers = {int(name[2:]) for name in self._declared if name[0] == kind}
         missing = min(set(range(len(numbers) + 1)) - numbers)
         if not numbers or missing < len(numbers):
-            raise HoldfastError(f"{self._name}: expected variables numbered from 0, got no {kind}_{missing}")
+            raise BadData(f"{self._name}: expected variables numbered from 0, got no {kind}_{missing}")
         return len(numbers)
 
     def _margin(self, rows: list[Row], outputs: int) -> Margin:

@@ -11,9 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from holdfast.core import HoldfastError
 from holdfast.runtime.distributed import processes
-from holdfast.runtime.errors import first_line, missing, unknown
+from holdfast.runtime.errors import BadValue, Unsupported, first_line, missing, unknown
 from holdfast.runtime.optional import optional
 from holdfast.training.recipe import Recipe
 
@@ -34,7 +33,7 @@ def engine(recipe: Recipe, track: Sequence[str], folder: Path) -> Any:
     try:
         device = torch.device(recipe.device)
     except RuntimeError as error:
-        raise HoldfastError(f"device {recipe.device!r}: expected cpu, cuda or mps") from error
+        raise BadValue(f"device {recipe.device!r}: expected cpu, cuda or mps") from error
     # one Accelerator for this device, precision and trackers
     accelerate = optional("accelerate", "accelerate", "train", "training")
     try:
@@ -47,18 +46,18 @@ def engine(recipe: Recipe, track: Sequence[str], folder: Path) -> Any:
             step_scheduler_with_optimizer=False,
         )
     except ValueError as error:  # Accelerate decides once for a process
-        raise HoldfastError(
+        raise Unsupported(
             f"precision {recipe.precision!r} on {recipe.device!r} cannot be used here ({first_line(error)}); trainings "
             "of different precision need a process each"
         ) from error
     if recipe.precision != "no" and not accelerator.native_amp:  # else it would train in full precision
-        raise HoldfastError(
+        raise Unsupported(
             f"precision {recipe.precision!r} cannot be used on {recipe.device!r}; fp16 needs a GPU: choose bf16 or no"
         )
     if accelerator.device.type != device.type:
-        raise HoldfastError(f"device {recipe.device!r} cannot be used here; expected {accelerator.device.type}")
+        raise Unsupported(f"device {recipe.device!r} cannot be used here; expected {accelerator.device.type}")
     if device.index and device.index != (accelerator.device.index or 0):  # Accelerate takes the first one there is
-        raise HoldfastError(
+        raise Unsupported(
             f"device {recipe.device!r}: trainings take the first GPU they see; set CUDA_VISIBLE_DEVICES={device.index} "
             "and device=cuda"
         )

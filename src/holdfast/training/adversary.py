@@ -14,7 +14,6 @@ from holdfast.core import (
     Batch,
     Corruption,
     Goal,
-    HoldfastError,
     Images,
     Noise,
     Objective,
@@ -29,6 +28,7 @@ from holdfast.core import (
 from holdfast.core.own_ball import require_kept
 from holdfast.runtime.checked import Checked
 from holdfast.runtime.distributed import gather, processes, share
+from holdfast.runtime.errors import BadValue, Conflict, Unsupported
 
 FINE: Attack = registry.part("attacks", "pgd", steps=20)
 """What the attack of a training is compared with."""
@@ -85,21 +85,19 @@ class Adversary(metaclass=Checked):
 
     def __post_init__(self) -> None:
         if not (0 <= self.clean < math.inf and 0 < self.weight < math.inf):
-            raise HoldfastError(f"adversary: expected clean >= 0 and weight > 0, got {self.clean} and {self.weight}")
+            raise BadValue(f"adversary: expected clean >= 0 and weight > 0, got {self.clean} and {self.weight}")
         if self.space not in ("representation", "projection"):
-            raise HoldfastError(f"adversary: space: expected representation or projection, got {self.space!r}")
+            raise BadValue(f"adversary: space: expected representation or projection, got {self.space!r}")
         if self.high_pass is not None and not (self.joint and self.high_pass > 0):
-            raise HoldfastError(
+            raise BadValue(
                 f"adversary: high_pass={self.high_pass}: expected a radius above 0, and joint=true: it is a view of "
                 "the joint loss"
             )
         if self.rocl and self.joint:
-            raise HoldfastError(
-                f"adversary: rocl={self.rocl:g}: expected joint=false, for they are two losses; keep one"
-            )
+            raise Conflict(f"adversary: rocl={self.rocl:g}: expected joint=false, for they are two losses; keep one")
         # Free training brings x' + gradient back into a ball, which a noise does not have
         if self.free < 1 or (self.free > 1 and not isinstance(self.threat, Ball)):
-            raise HoldfastError(f"adversary: free: expected at least 1, and a ball for more than 1, got {self.free}")
+            raise BadValue(f"adversary: free: expected at least 1, and a ball for more than 1, got {self.free}")
 
     def further(self, views: Sequence[View]) -> list[Images] | None:
         """Views that one loss reads beside the views and the disturbed one; None where it does not read them all."""
@@ -185,7 +183,7 @@ class Adversary(metaclass=Checked):
         if self.objective is None:
             return _loss_goal(student, views, None if self.rocl else self.further(views), batch)
         if self.objective.batchwise and processes() > 1:
-            raise HoldfastError(
+            raise Unsupported(
                 "adversary: this objective couples the images of a batch, which several processes share here; attack "
                 "the training loss itself (leave the objective out), or train in one process"
             )

@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
-from holdfast.core import Encoder, HoldfastError
+from holdfast.core import Encoder
 from holdfast.core.student import ATTACKED
 from holdfast.runtime.distributed import processes
+from holdfast.runtime.errors import Mismatch, Unsupported
 from holdfast.runtime.network import copy_of
 from holdfast.sources.encoders.shared.copies import copy_encoder
 
@@ -37,7 +38,7 @@ def wrap_batchnorm(encoder: Encoder, kind: str, still: Collection[nn.Module] = (
         if kind == "shared" and processes() == 1:  # torch does this already
             return layer
         if layer.running_mean is None:
-            raise HoldfastError(
+            raise Unsupported(
                 f"encoder {encoder.name!r}: expected BatchNorm layers with running statistics for batchnorm={kind}, "
                 "got some without; train in one process with batchnorm=shared"
             )
@@ -113,7 +114,7 @@ class _Split(_Around):
         if not self.training and not attacked:  # an attack sees the layer of attacked images alone
             return self.layer(x)
         if len(x) % views:
-            raise HoldfastError(
+            raise Mismatch(
                 f"batchnorm=split: expected rows of {views} views in equal numbers, got {len(x)}, in a layer that "
                 "mixes images; use shared or frozen"
             )

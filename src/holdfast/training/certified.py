@@ -7,11 +7,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Ball, Batch, Certifier, HoldfastError, Images, Margin, Rng, Rows, Student, registry
+from holdfast.core import Ball, Batch, Certifier, Images, Margin, Rng, Rows, Student, registry
 from holdfast.numerics.bounds.trace import Tracing
 from holdfast.runtime.checked import Checked, Count
 from holdfast.runtime.distributed import processes
-from holdfast.runtime.errors import NotCertified
+from holdfast.runtime.errors import BadValue, NotCertified, Unsupported
 from holdfast.training.adversary import use_eval_mode
 
 
@@ -55,15 +55,15 @@ class Certified(metaclass=Checked):
 
     def __post_init__(self) -> None:
         if not (0 <= self.clean < math.inf and 0 < self.weight < math.inf):
-            raise HoldfastError(f"certified: expected clean >= 0 and weight > 0, got {self.clean} and {self.weight}")
+            raise BadValue(f"certified: expected clean >= 0 and weight > 0, got {self.clean} and {self.weight}")
         if not (self.warmup >= 0 and self.ramp >= 0 and self.warmup + self.ramp <= 1):
-            raise HoldfastError(
+            raise BadValue(
                 f"certified: expected warmup and ramp from 0 on, together at most 1, got {self.warmup} and {self.ramp}"
             )
         if not 0 <= self.mix <= 1:
-            raise HoldfastError(f"certified: mix: expected a share from 0 to 1, got {self.mix}")
+            raise BadValue(f"certified: mix: expected a share from 0 to 1, got {self.mix}")
         if not self.certifier.differentiable:
-            raise HoldfastError(
+            raise BadValue(
                 "certified: certifier: expected one whose bounds can be learned from, crown_ibp or interval, got "
                 f"{registry.part_name(self.certifier)}"
             )
@@ -81,7 +81,7 @@ class Certified(metaclass=Checked):
             HoldfastError: a network that cannot be bounded; see `Certifier`.
         """
         if processes() > 1:
-            raise HoldfastError(f"certified: expected one process, got {processes()}; train in one")
+            raise Unsupported(f"certified: expected one process, got {processes()}; train in one")
         with use_eval_mode(student):  # BatchNorm as the bounds take it, and no unit dropped
             tracing = Tracing(student.encoder, tuple(x.shape[1:]))
             # A method that has no bound says so now

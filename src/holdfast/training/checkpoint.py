@@ -8,8 +8,8 @@ from typing import Any, BinaryIO
 import torch
 from torch import Tensor, nn
 
-from holdfast.core import HoldfastError
 from holdfast.runtime.doors import open_regular, regular
+from holdfast.runtime.errors import BadData, BadPlace, Mismatch
 from holdfast.storage.run_folder import Store
 
 NAME = "checkpoint.pt"
@@ -68,12 +68,12 @@ def read(folder: Path, digest: str) -> dict[str, Any] | None:
             raise ValueError("its digest is another")
         held = torch.load(regular(path), map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, EOFError, pickle.UnpicklingError, ValueError) as error:
-        raise HoldfastError(
+        raise BadData(
             f"cannot read the checkpoint {str(path)!r}, it is damaged or of another version; delete it to begin anew, "
             "or choose another --out"
         ) from error
     if not isinstance(held, dict) or held.get("format") != FORMAT or held.get("recipe") != digest:
-        raise HoldfastError(
+        raise BadPlace(
             f"the checkpoint {str(path)!r} is of another recipe or version; delete it "
             "to begin anew, or choose another --out"
         )
@@ -84,7 +84,7 @@ def restore(network: nn.Module, tensors: dict[str, Tensor]) -> None:
     """Fill parameters and buffers with those of a checkpoint."""
     own = tensors_of(network)
     if own.keys() != tensors.keys() or any(own[name].shape != tensors[name].shape for name in own):
-        raise HoldfastError("the checkpoint does not fit the network: it was made by another version; begin anew")
+        raise Mismatch("the checkpoint does not fit the network: it was made by another version; begin anew")
     with torch.no_grad():
         for name, value in own.items():  # in place: the optimiser holds these very tensors
             value.copy_(tensors[name])

@@ -6,7 +6,7 @@ import torch
 
 from holdfast.core import Encoder, HoldfastError, Images, Reps, registry
 from holdfast.runtime.distributed import processes, rank
-from holdfast.runtime.errors import first_line
+from holdfast.runtime.errors import BadValue, Failed, Missing, NotEnough, Unsupported, first_line
 from holdfast.runtime.network import copy_of
 from holdfast.sources.encoders import find_weights_suffix, open_encoder, write
 from holdfast.sources.encoders.shared.copies import copy_encoder, save, with_weights
@@ -20,16 +20,16 @@ def check(recipe: Recipe, images: TrainingImages) -> None:
     """Refuse images, or processes, that a recipe cannot be followed with."""
     together = recipe.batch_size // recipe.accumulate
     if len(images) < recipe.batch_size:
-        raise HoldfastError(
+        raise NotEnough(
             f"expected at least a batch of {recipe.batch_size} images, got {len(images)} in {recipe.data}; "
             "give more, or a smaller batch_size"
         )
     if together % processes():
-        raise HoldfastError(
+        raise BadValue(
             f"expected a batch that {processes()} processes can share, got {together} images; change batch_size"
         )
     if recipe.method.needs_labels and images.labels is None:
-        raise HoldfastError(
+        raise Missing(
             f"{registry.part_name(recipe.method)}: expected images with labels, got some or all without in "
             f"{recipe.data}; give labelled images, or choose a method that needs none"
         )
@@ -44,7 +44,7 @@ def width(encoder: Encoder, images: TrainingImages) -> int:
     learned = {value.dtype for value in encoder.module.parameters() if value.is_floating_point()} - {torch.float32}
     if learned or not reps.requires_grad:
         got = ", ".join(sorted(map(str, learned))) or "no gradient to any weight"
-        raise HoldfastError(
+        raise Unsupported(
             f"encoder {encoder.name!r}: expected float32 weights with gradients to train it, got {got}; open the "
             "original network, in float32"
         )
@@ -58,7 +58,7 @@ def _encode(encoder: Encoder, x: Images) -> Reps:
     except (HoldfastError, MemoryError):
         raise
     except Exception as error:  # whatever a user's network raises about images of another shape
-        raise HoldfastError(
+        raise Failed(
             f"encoder {encoder.name!r} fails on images {list(x.shape[1:])}: {first_line(error)}; give "
             "images that it takes: ?size= and ?channels= of the data spec change theirs"
         ) from error
@@ -85,7 +85,7 @@ def check_reopens(start: Encoder, student: Encoder, opens: str | None, x: Images
         network.get_submodule(start.root).load_state_dict(read_safetensors(path)[0], strict=True)
         again = copy_encoder(start, network) if opens is None else open_encoder(with_weights(opens, path))
     except (HoldfastError, RuntimeError) as error:
-        raise HoldfastError(
+        raise Failed(
             f"encoder {start.name!r}: its weights cannot be read again once they are written ({first_line(error)}), so "
             "that training it would be in vain; give a network whose state dict holds all its weights"
         ) from error
@@ -102,7 +102,7 @@ def check_reopens(start: Encoder, student: Encoder, opens: str | None, x: Images
         expected = _encode(start, x)
         for candidate in (student, again):
             if not torch.equal(expected.cpu(), _encode(candidate, x).cpu()):
-                raise HoldfastError(
+                raise Failed(
                     f"encoder {start.name!r}: expected the same representations once its weights are written and read "
                     "again, got others, so that training it would be in vain; keep all that it draws or learns in "
                     "parameters or persistent buffers"

@@ -7,7 +7,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from holdfast.core import Geometry, HoldfastError, Images, ImageSource, Rng, Threat
+from holdfast.core import Geometry, Images, ImageSource, Rng, Threat
+from holdfast.runtime.errors import NotEnough
 from holdfast.runtime.waiting import move_to
 from holdfast.sources.data import ImageSet, open_images
 
@@ -64,7 +65,7 @@ class TrainingImages:
 
     def _without(self, held: ImageSet, spec: str | ImageSource) -> None:
         if (count := self.images.leave_out(held)) and len(self.images) < 2:
-            raise HoldfastError(
+            raise NotEnough(
                 f"{spec}: expected images to learn from beside the {len(held)} that are held out, got "
                 f"{len(self.images)}, for {count} are among them (different pictures: {held.different}); give more "
                 "images that differ"

@@ -6,8 +6,8 @@ from fnmatch import fnmatchcase
 
 from torch import Tensor, nn
 
-from holdfast.core import Encoder, HoldfastError, Rng
-from holdfast.runtime.errors import unknown
+from holdfast.core import Encoder, Rng
+from holdfast.runtime.errors import BadValue, unknown
 from holdfast.sources.encoders.shared.copies import trainable
 from holdfast.training.recipe import Recipe
 
@@ -72,7 +72,7 @@ def _freeze(encoder: Encoder, patterns: Sequence[str]) -> frozenset[nn.Module]:
             value.requires_grad_(False)
     # Heads of a method would learn on, of an encoder that does not
     if patterns and not any(value.requires_grad for value in network.parameters()):
-        raise HoldfastError(
+        raise BadValue(
             f"freeze: expected patterns that leave some weights to train, got {', '.join(patterns)}, which match all "
             f"{len(weights)}; leave one out"
         )

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from holdfast.core import HoldfastError
+from holdfast.runtime.errors import BadValue
 from holdfast.storage.run_folder import Store
 
 NAME = "log.parquet"
@@ -31,9 +31,9 @@ class Log:
             try:
                 number = float(value)
             except (TypeError, ValueError, RuntimeError) as error:
-                raise HoldfastError(f"monitor: {name}: expected one number, got {value!r}") from error
+                raise BadValue(f"monitor: {name}: expected one number, got {value!r}") from error
             if name in self.rows[-1]:  # two monitors may say it, or one says what the loop says
-                raise HoldfastError(f"monitor: the log has {name!r} already; call what is looked at otherwise")
+                raise BadValue(f"monitor: the log has {name!r} already; call what is looked at otherwise")
             self.rows[-1][name] = number
 
     def write(self, store: Store) -> None:

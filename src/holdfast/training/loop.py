@@ -14,9 +14,9 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
-from holdfast.core import Ball, Batch, Encoder, Facts, HoldfastError, Images, Rng, StepResult, Student, View, registry
+from holdfast.core import Ball, Batch, Encoder, Facts, Images, Rng, StepResult, Student, View, registry
 from holdfast.runtime.distributed import gather, processes, rank
-from holdfast.runtime.errors import NotFinite
+from holdfast.runtime.errors import Failed, NotFinite
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.waiting import move_to
 from holdfast.sources.encoders import find_weights_suffix, open_encoder, write
@@ -259,7 +259,7 @@ class _Training:
             finally:
                 engines.end(self.accelerator)
         if not self._finite():
-            raise HoldfastError(
+            raise NotFinite(
                 f"training stopped after its last step, {self.step}: not finite: weights; "
                 f"{self._describe_checkpoint()}; lower the rate, or clip the gradient (clip=1)"
             )
@@ -458,7 +458,7 @@ class _Training:
         # One flat step may be a batch of images that are alike; many in a row are a collapse
         self._flat = self._flat + 1 if facts["spread"] < COLLAPSED else 0
         if self._flat >= PATIENCE:
-            raise HoldfastError(
+            raise Failed(
                 f"training stopped {self._moment}: collapsed: all images have one representation (relative spread "
                 f"{facts['spread']:.1g} for {PATIENCE} steps); {self._describe_checkpoint()}; "
                 f"{self._against_collapse()}"
@@ -469,9 +469,9 @@ class _Training:
         epoch = self.step // (self.per_epoch * self.replays) + 1
         return f"at step {self.step + 1} of {self.pace} (epoch {epoch})"
 
-    def _not_finite(self, bad: str) -> HoldfastError:
+    def _not_finite(self, bad: str) -> NotFinite:
         """Return the error of a training in which something is not finite."""
-        return HoldfastError(
+        return NotFinite(
             f"training stopped {self._moment}: not finite: {bad}; {self._describe_checkpoint()}; lower the rate "
             f"({self.recipe.optimiser.rate:g}), clip the gradient (clip=1), or check the images and weights"
         )

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from holdfast.core import Encoder, HoldfastError, Images
+from holdfast.core import Encoder, Images
 from holdfast.runtime.checked import Checked, Count, Positive
-from holdfast.runtime.errors import first_line, unknown
+from holdfast.runtime.errors import BadValue, Unsupported, first_line, unknown
 from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.weights import fix_seed
 
@@ -41,7 +41,7 @@ class Lora(metaclass=Checked):
 
     def __post_init__(self) -> None:
         if not self.targets:
-            raise HoldfastError("lora: expected targets, names of layers such as qkv, got none")
+            raise BadValue("lora: expected targets, names of layers such as qkv, got none")
 
     def add_to(self, encoder: Encoder, seed: int) -> None:
         """Put adapters beside the layers of an encoder; nothing else of it learns from then on."""
@@ -57,7 +57,7 @@ class Lora(metaclass=Checked):
             with fix_seed(seed):
                 peft.inject_adapter_in_model(asked, network, ADAPTER)
         except Exception as error:  # whatever peft makes of a user's layers
-            raise HoldfastError(
+            raise Unsupported(
                 f"lora: no adapter fits into {encoder.name!r}: {first_line(error)}; choose other targets"
             ) from error
         # What peft notes on a network for its own files; the layers do without
@@ -92,7 +92,7 @@ def check_adapters(encoder: Encoder, x: Images) -> None:
     unused = [name for name, gradient in zip(learning, gradients, strict=True) if gradient is None]
     if unused:
         layer = unused[0].partition(".lora_")[0]
-        raise HoldfastError(
+        raise Unsupported(
             f"lora: expected layers that the network runs, got {layer}, whose weights are read without it (as torch's "
             "MultiheadAttention reads its out_proj); choose other targets"
         )
@@ -126,7 +126,7 @@ def _find_layers(network: nn.Module, targets: Sequence[str]) -> list[str]:
     places = Counter(id(value) for _, value in network.named_parameters(remove_duplicate=False))
     for name in found:
         if places[id(network.get_submodule(name).weight)] > 1:
-            raise HoldfastError(
+            raise Unsupported(
                 f"lora: expected layers with weights of their own, got {name}, whose weights stand in several places; "
                 "choose other targets"
             )

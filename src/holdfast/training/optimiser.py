@@ -9,9 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from holdfast.core import HoldfastError
 from holdfast.runtime.checked import Checked, Positive
-from holdfast.runtime.errors import unknown
+from holdfast.runtime.errors import BadValue, unknown
 from holdfast.runtime.optional import optional
 
 NAMES = ("sgd", "lars", "adam", "adamw")
@@ -57,11 +56,11 @@ class Optimiser(metaclass=Checked):
         if self.schedule not in SCHEDULES:
             raise unknown("schedule", self.schedule, SCHEDULES)
         if self.momentum >= 1 or self.warmup >= 1:
-            raise HoldfastError(f"optimiser: expected momentum and warmup in [0, 1), got {self}")
+            raise BadValue(f"optimiser: expected momentum and warmup in [0, 1), got {self}")
         if not 0 < self.factor <= 1:
-            raise HoldfastError(f"optimiser: factor: expected a number in (0, 1], got {self.factor}")
+            raise BadValue(f"optimiser: factor: expected a number in (0, 1], got {self.factor}")
         if any(not 0 < share < 1 for share in self.milestones) or list(self.milestones) != sorted(self.milestones):
-            raise HoldfastError(f"optimiser: expected rising milestones between 0 and 1, got {list(self.milestones)}")
+            raise BadValue(f"optimiser: expected rising milestones between 0 and 1, got {list(self.milestones)}")
 
     def build(self, network: nn.Module, units: Mapping[Tensor, float] | None = None) -> torch.optim.Optimizer:
         """Return the optimiser of all weights of a network that are trained.

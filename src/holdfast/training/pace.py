@@ -6,7 +6,7 @@ import time
 from bisect import bisect_right
 from typing import Any
 
-from holdfast.core import HoldfastError
+from holdfast.runtime.errors import BadValue, Conflict, NotEnough
 
 TICKS = 100
 """Parts of a budget: the clock is read after every step, and progress moves by whole parts."""
@@ -31,13 +31,13 @@ class Pace:
 
     def __init__(self, steps: int | None = None, budget: float | None = None, marks: tuple[int, ...] = ()):
         if (steps is None) == (budget is None):
-            raise HoldfastError(f"pace: expected steps or a budget, one of the two, got {steps} and {budget}")
+            raise Conflict(f"pace: expected steps or a budget, one of the two, got {steps} and {budget}")
         if budget is not None and (marks or not budget > 0):
-            raise HoldfastError(f"budget: expected a time above 0, and no marks beside it, got {budget:g} s")
+            raise BadValue(f"budget: expected a time above 0, and no marks beside it, got {budget:g} s")
         # Marks may be equal: a long step passes several hundredths
         falling = any(a > b for a, b in itertools.pairwise(marks))
         if marks and (falling or len(marks) > TICKS or not 0 < marks[0] <= marks[-1] <= (steps or 0)):
-            raise HoldfastError(
+            raise BadValue(
                 f"pace: expected at most {TICKS} steps that do not fall, from 1 to {steps}, got {list(marks)}; "
                 "give the pace and the steps of one training"
             )
@@ -77,7 +77,7 @@ class Pace:
         if self.budget is None:
             return
         if step == 1 and self.spent >= self.budget:
-            raise HoldfastError(
+            raise NotEnough(
                 f"budget: expected time for several steps, of which the first took {self.spent:.2g} s, got "
                 f"{self.budget:g} s; give more, or a smaller batch"
             )

@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.core import Ball, HoldfastError, Method, Threat, registry
 from holdfast.numerics.geometry.views import Views
 from holdfast.runtime.checked import Checked
-from holdfast.runtime.errors import unknown
+from holdfast.runtime.errors import BadValue, Conflict, Missing, unknown
 from holdfast.training.adversary import Adversary
 from holdfast.training.certified import Certified
 from holdfast.training.lora import Lora
@@ -80,35 +80,35 @@ class Recipe(metaclass=Checked):
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "accumulate", "steps"):
             if (value := getattr(self, name)) is not None and value < 1:
-                raise HoldfastError(f"recipe: {name}: expected at least 1, got {value}")
+                raise BadValue(f"recipe: {name}: expected at least 1, got {value}")
         if self.snapshots < 0:
-            raise HoldfastError(f"recipe: snapshots: expected 0 or more epochs, got {self.snapshots}")
+            raise BadValue(f"recipe: snapshots: expected 0 or more epochs, got {self.snapshots}")
         if self.after and self.steps:
-            raise HoldfastError(f"recipe: after={self.after}: expected epochs beside it, got {self.steps} steps")
+            raise Conflict(f"recipe: after={self.after}: expected epochs beside it, got {self.steps} steps")
         # the batch must part evenly, into parts that have a loss
         if self.batch_size % self.accumulate:
-            raise HoldfastError(
+            raise BadValue(
                 f"recipe: expected a batch_size that accumulate divides, got {self.batch_size} and {self.accumulate}"
             )
         if self.batch_size // self.accumulate < self.method.least:
-            raise HoldfastError(
+            raise BadValue(
                 f"recipe: expected at least {self.method.least} images together for this method, got a batch of "
                 f"{self.batch_size} in {self.accumulate}; take larger batches"
             )
         if self.ema is not None and not 0 < self.ema < 1:
-            raise HoldfastError(f"recipe: ema: expected a decay between 0 and 1, got {self.ema}")
+            raise BadValue(f"recipe: ema: expected a decay between 0 and 1, got {self.ema}")
         if self.clip is not None and not 0 < self.clip < math.inf:
-            raise HoldfastError(f"recipe: clip: expected a norm above 0, got {self.clip}")
+            raise BadValue(f"recipe: clip: expected a norm above 0, got {self.clip}")
         # choices, and what needs an adversary
         for name, choices in (("precision", PRECISIONS), ("batchnorm", BATCHNORMS), ("corrupt", ("before", "after"))):
             if (value := getattr(self, name)) not in choices:
                 raise unknown(f"{name} of a recipe", value, choices)
         if self.adversary is not None and self.certified is not None:
-            raise HoldfastError("recipe: expected an adversary or certified, which stands in its place; got both")
+            raise Conflict("recipe: expected an adversary or certified, which stands in its place; got both")
         if self.batchnorm == "split" and self.adversary is None:
-            raise HoldfastError("recipe: batchnorm=split parts attacked from clean images; there is no adversary here")
+            raise Missing("recipe: batchnorm=split parts attacked from clean images; there is no adversary here")
         if self.lora is not None and (self.freeze or self.batchnorm == "split"):
-            raise HoldfastError(
+            raise Conflict(
                 "recipe: lora: expected no freeze and no batchnorm=split beside it, since nothing but the adapters "
                 "learns; leave them out"
             )

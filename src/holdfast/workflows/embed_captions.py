@@ -10,10 +10,9 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from holdfast.core import HoldfastError
 from holdfast.runtime.checked import check_arguments
 from holdfast.runtime.doors import read_list
-from holdfast.runtime.errors import os_reason
+from holdfast.runtime.errors import BadData, os_reason
 from holdfast.runtime.listener import Listener
 from holdfast.runtime.privacy import public
 from holdfast.storage.outputs import write_file
@@ -56,27 +55,27 @@ def _read(path: Path) -> list[tuple[str, str]]:
         names = [name.strip() for name in table.fieldnames or () if name]
         table.fieldnames = names
         if missing := [column for column in COLUMNS if column not in names]:
-            raise HoldfastError(
+            raise BadData(
                 f"{path}: expected a first line with the columns id and caption, got no {missing[0]!r} in "
                 f"{', '.join(map(repr, names[:5])) or 'an empty file'}"
             )
         return [((row["id"] or "").strip(), (row["caption"] or "").strip()) for row in table]
     except UnicodeDecodeError as error:
-        raise HoldfastError(f"{path}: expected a table in UTF-8 with the columns id and caption ({error})") from error
+        raise BadData(f"{path}: expected a table in UTF-8 with the columns id and caption ({error})") from error
     except csv.Error as error:
-        raise HoldfastError(f"{path}: expected a table with the columns id and caption ({error})") from error
+        raise BadData(f"{path}: expected a table with the columns id and caption ({error})") from error
     except OSError as error:
-        raise HoldfastError(f"captions: cannot read {str(path)!r}: {os_reason(error)}") from error
+        raise BadData(f"captions: cannot read {str(path)!r}: {os_reason(error)}") from error
 
 
 def _check(rows: Sequence[tuple[str, str]]) -> None:
     """Raise what is wrong with captions."""
     if not rows:
-        raise HoldfastError("captions: expected at least one, got none")
+        raise BadData("captions: expected at least one, got none")
     for number, (image, caption) in enumerate(rows, 1):
         if not image.strip() or not caption.strip():
             what = "caption" if image.strip() else "id"
-            raise HoldfastError(f"captions: expected an id and a caption in each row, row {number} has no {what}")
+            raise BadData(f"captions: expected an id and a caption in each row, row {number} has no {what}")
     if len(set(rows)) < len(rows):
         image, caption = next(row for row in rows if rows.count(row) > 1)
-        raise HoldfastError(f"captions: expected each once for an image, got {caption!r} twice for {image!r}")
+        raise BadData(f"captions: expected each once for an image, got {caption!r} twice for {image!r}")

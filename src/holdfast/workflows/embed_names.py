@@ -10,11 +10,10 @@ from jaxtyping import Float
 from safetensors.torch import save_file
 from torch import Tensor
 
-from holdfast.core import HoldfastError
 from holdfast.numerics.geometry.class_directions import directions
 from holdfast.runtime.checked import check_arguments
 from holdfast.runtime.doors import read_list
-from holdfast.runtime.errors import os_reason
+from holdfast.runtime.errors import BadData, BadValue, os_reason
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.privacy import public
 from holdfast.sources.encoders import open_texts
@@ -53,7 +52,7 @@ def embed_names(
 def safetensors_place(out: str | os.PathLike[str]) -> None:
     """Raise where a file would not be called as its format is."""
     if Path(out).suffix != ".safetensors":
-        raise HoldfastError(f"out: expected a file that ends in .safetensors, got {str(out)!r}")
+        raise BadValue(f"out: expected a file that ends in .safetensors, got {str(out)!r}")
 
 
 def embed_texts(encoder: str, texts: Sequence[str], listener: Listener | None) -> Float[Tensor, "texts dim"]:
@@ -73,9 +72,9 @@ def _read(path: Path) -> list[str]:
     try:
         lines = read_list(path).splitlines()
     except UnicodeDecodeError as error:
-        raise HoldfastError(f"{path}: expected a text file in UTF-8 with a name in each line ({error})") from error
+        raise BadData(f"{path}: expected a text file in UTF-8 with a name in each line ({error})") from error
     except OSError as error:
-        raise HoldfastError(f"names: cannot read {str(path)!r}: {os_reason(error)}") from error
+        raise BadData(f"names: cannot read {str(path)!r}: {os_reason(error)}") from error
     return [line.strip() for line in lines]
 
 
@@ -84,8 +83,8 @@ def _check(names: Sequence[str], templates: Sequence[str]) -> None:
     empty = [number for number, name in enumerate(names, 1) if not name.strip()]
     if len(names) < 2 or empty:
         where = f"line {empty[0]} is empty" if empty else f"got {len(names)}"
-        raise HoldfastError(f"names: expected at least two, one for each class in the order of its label; {where}")
+        raise BadData(f"names: expected at least two, one for each class in the order of its label; {where}")
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise HoldfastError(f"names: expected different ones, got {twice!r} twice: no classifier tells these apart")
+        raise BadData(f"names: expected different ones, got {twice!r} twice: no classifier tells these apart")
     if not templates or any(template.count("{}") != 1 for template in templates):
-        raise HoldfastError(f"templates: expected one {{}} in each, such as {TEMPLATE!r}, got {list(templates)}")
+        raise BadValue(f"templates: expected one {{}} in each, such as {TEMPLATE!r}, got {list(templates)}")

@@ -8,7 +8,7 @@ from holdfast.comparison.baseline import couples
 from holdfast.comparison.records import Run
 from holdfast.config.requirements import judge
 from holdfast.report.numbers import decapitalise
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import Missing
 from holdfast.runtime.exit_status import ExitStatus
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.storage.gate import Gate
@@ -31,15 +31,15 @@ def hold(
 ) -> Gate:
     """Return what the gate found."""
     if baseline is None and (allow_drop or match):
-        raise HoldfastError("expected a baseline beside what may be lost against it, got none; add --baseline RUN")
+        raise Missing("expected a baseline beside what may be lost against it, got none; add --baseline RUN")
     if baseline is None and not requirements and not index:
-        raise HoldfastError(
+        raise Missing(
             "expected at least one requirement, or a baseline, got none; add --require 'breakaway_risk < 5 %' or "
             "--baseline RUN"
         )
     shared = of_index(run, requirements)
     if baseline is None and (shared or index):
-        raise HoldfastError(
+        raise Missing(
             f"expected a baseline to compare {'the canaries' if index else repr(shared[0])} with, got none; add "
             "--baseline RUN"
         )

@@ -15,7 +15,7 @@ from holdfast.comparison.baseline import same_images
 from holdfast.comparison.records import Audited, Run
 from holdfast.comparison.stored import load_observation
 from holdfast.config.requirements import parse
-from holdfast.core import HoldfastError
+from holdfast.runtime.errors import Mismatch
 from holdfast.runtime.listener import Listener
 from holdfast.storage.finding import Finding
 from holdfast.storage.index_upgrade import Both, IndexUpgrade, JudgedCanary, NamedEncoder, PairedImages
@@ -73,7 +73,7 @@ def hold_index(
     """
     now, before = pairs[0][0].run, pairs[0][1].run
     if not same_images(now, before):
-        raise HoldfastError(
+        raise Mismatch(
             f"expected {now.place!r} and {before.place!r} to be on the same images, whose neighbours are compared; "
             "audit both with the same --data, --images and --seed"
         )

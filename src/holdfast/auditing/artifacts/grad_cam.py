@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from holdfast.core import Encoder, HoldfastError, Images, Passes, Reps
+from holdfast.core import Encoder, Images, Passes, Reps
 from holdfast.numerics.geometry.positions import Arrangement, arrangement
-from holdfast.runtime.errors import unknown
+from holdfast.runtime.errors import Unsupported, unknown
 
 Maps = Float[Tensor, "batch rows columns"]
 
@@ -59,7 +59,7 @@ def attention(encoder: Encoder, x: Images, directions: Reps, layer: str | None =
     Source: Selvaraju et al. (2017), "Grad-CAM: visual explanations from deep networks via gradient-based localization".
     """
     if encoder.draws is not None:
-        raise HoldfastError(
+        raise Unsupported(
             f"attention: expected an encoder without random numbers, but {encoder.name!r} is the mean of "
             f"{encoder.draws} draws, each with maps of its own; switch them off and leave draws out"
         )
@@ -70,12 +70,12 @@ def attention(encoder: Encoder, x: Images, directions: Reps, layer: str | None =
         score = (reps * directions.to(reps)).sum()
     if not outputs:
         where = "no layer of it has any" if chosen is None else f"layer {chosen!r} has none"
-        raise HoldfastError(
+        raise Unsupported(
             f"attention: expected positions in {encoder.name!r}, as in [batch, channel, h, w] or in the tokens of "
             f"patches, but {where}; maps need a convolutional network or a transformer"
         )
     if not score.requires_grad:
-        raise HoldfastError(f"attention: {encoder.name!r} gives no gradients; maps need an encoder that does")
+        raise Unsupported(f"attention: {encoder.name!r} gives no gradients; maps need an encoder that does")
 
     # Backward to the last of them that s depends on: weights w_k, and the maps ReLU(Σ_k w_k A_k)
     encoder.count(Passes(backward=len(x)))
@@ -85,7 +85,7 @@ def attention(encoder: Encoder, x: Images, directions: Reps, layer: str | None =
             weights = gradient.mean((2, 3), keepdim=True)
             maps = (weights * output.arrangement.features(output.values)).sum(1).relu()
             return Attention(maps.detach().float(), output.name)
-    raise HoldfastError(
+    raise Unsupported(
         f"attention: expected a score that depends on a layer with positions, but its gradient is 0 in "
         f"{', '.join(dict.fromkeys(output.name for output in reversed(outputs)))}"
     )

@@ -26,14 +26,14 @@ from holdfast.auditing.schedule import Part, own_shards
 from holdfast.auditing.services import Sending, foresee
 from holdfast.auditing.session import Session
 from holdfast.auditing.work import session_of
-from holdfast.core import Encoder, HoldfastError, ImageSource, Observation, Passes
+from holdfast.core import Encoder, ImageSource, Observation, Passes
 from holdfast.core.divergence import read_divergence
 from holdfast.core.encoder import BOUND
 from holdfast.core.source_spec import label
 from holdfast.numerics.bounds.footprint import memory
 from holdfast.numerics.bounds.trace import trace
 from holdfast.numerics.geometry.pairwise import near
-from holdfast.runtime.errors import NotCertified, first_line, no_labels
+from holdfast.runtime.errors import BadValue, NotCertified, first_line, no_labels
 from holdfast.sources.data import ImageSet
 from holdfast.sources.encoders import open_encoder
 from holdfast.storage.estimate import Budget, EncoderEstimate, Estimate, MoreImages, PartEstimate, Seconds, Work
@@ -81,7 +81,7 @@ def estimate(
         say: told what is being done.
     """
     if not seconds > 0 or workers < 1:
-        raise HoldfastError(
+        raise BadValue(
             f"estimate: expected seconds above 0 and at least 1 worker, got {seconds:g} and {workers}; change "
             "--calibrate or --workers"
         )

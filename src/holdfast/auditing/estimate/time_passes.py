@@ -9,7 +9,8 @@ from statistics import fmean
 import torch
 
 from holdfast.auditing.images import memory_format, move_to_device
-from holdfast.core import Encoder, HoldfastError, Images, Passes
+from holdfast.core import Encoder, Images, Passes
+from holdfast.runtime.errors import NotFinite
 from holdfast.sources.data import ImageSet
 from holdfast.storage.estimate import UnitSeconds
 
@@ -68,7 +69,7 @@ def time_passes(
     with torch.no_grad():
         reps = encoder(x)
         if not reps.isfinite().all():
-            raise HoldfastError(
+            raise NotFinite(
                 f"encoder {encoder.name!r}: expected finite representations, got NaN or infinity; check its weights "
                 "and its normalisation"
             )

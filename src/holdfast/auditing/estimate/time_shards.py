@@ -14,9 +14,9 @@ from holdfast.auditing.estimate.time_passes import Clock
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.session import Session
 from holdfast.auditing.shards import ShardFile
-from holdfast.core import Encoder, HoldfastError, Observation, Passes
+from holdfast.core import Encoder, Observation, Passes
 from holdfast.numerics.bounds.effort import Standing, listening
-from holdfast.runtime.errors import NotCertified, first_line
+from holdfast.runtime.errors import NotCertified, NotEnough, first_line
 from holdfast.runtime.foreign import Ended
 from holdfast.storage.run_folder import Store, StoreError
 
@@ -177,7 +177,7 @@ def time_shards(
         # Its first shards; all of them where others read it
         try:
             if observation.passes.total and not observation.adaptive and costs[number] > watch.remaining < 3 * step:
-                raise HoldfastError(UNTIMED)
+                raise NotEnough(UNTIMED)
             timing = time_observation(session, store, observation, watch)
             watch.deadline = float("inf")
             if read and all(store.exists(shard.file) for shard in session.shard_files(observation)):

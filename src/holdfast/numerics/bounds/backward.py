@@ -16,7 +16,7 @@ from holdfast.numerics.bounds.max_pool import MaxPool
 from holdfast.numerics.bounds.network import ANY, Network, Node
 from holdfast.numerics.bounds.products import Bilinear
 from holdfast.numerics.bounds.relaxation import Curved, LinearRelaxation
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadValue
 
 Alphas = MutableMapping[tuple[int, str], Tensor]
 """α for each row, [B, R, *shape], of the lines "below" or "above" each node, or of a product's "plane"."""
@@ -46,7 +46,7 @@ class Region:
         number that was rounded to it.
         """
         if radii.dtype not in (torch.float32, torch.float64):
-            raise HoldfastError(f"certifiers take radii in float64, got {radii.dtype}: give dtype=torch.float64")
+            raise BadValue(f"certifiers take radii in float64, got {radii.dtype}: give dtype=torch.float64")
         x, reach = x.double(), torch.nextafter(radii, torch.full_like(radii, torch.inf)).double()
         low, high = ball.box(x, reach)
         # Outward by one last digit, but not out of [0, 1], where all pixels are

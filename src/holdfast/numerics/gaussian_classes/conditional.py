@@ -11,7 +11,7 @@ from torch import Tensor
 
 from holdfast.numerics.gaussian_classes.covariance import Covariance
 from holdfast.numerics.gaussian_classes.robust_bayes import GaussianClasses, build_mixture
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadValue, Mismatch
 
 Direction = Float[Tensor, "pixels"]
 
@@ -51,13 +51,13 @@ class ConditionalGaussian:
         pixels = math.prod(self.shape)
         sizes = {len(self.direction), len(self.covariance.vectors), pixels if self.centre is None else len(self.centre)}
         if sizes != {pixels}:
-            raise HoldfastError(
+            raise Mismatch(
                 f"gaussian: expected direction, covariance and centre of {pixels} pixels, got {sorted(sizes)}"
             )
         if not (0 < self.s < math.inf and 0 < self.scale < math.inf):
-            raise HoldfastError(f"gaussian: expected positive s and scale, got {self.s} and {self.scale}")
+            raise BadValue(f"gaussian: expected positive s and scale, got {self.s} and {self.scale}")
         if not 0 < self.covariance.mahalanobis(self.direction) < math.inf:
-            raise HoldfastError(
+            raise BadValue(
                 "gaussian: expected a direction along which images vary, got one along which they do not (a classifier "
                 "would be perfect); take another direction, or shrink the covariance"
             )

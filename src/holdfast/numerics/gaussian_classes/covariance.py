@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.numerics.gaussian_classes.robust_bayes import directions
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadValue, NotEnough
 
 Vectors = Float[Tensor, "images pixels"]
 
@@ -33,7 +33,7 @@ class Covariance:
 
     def __post_init__(self) -> None:
         if not (self.rest >= 0 and bool((self.values >= 0).all()) and self.rest + float(self.values.sum()) > 0):
-            raise HoldfastError("covariance: expected variances >= 0, and some above 0, got others")
+            raise BadValue("covariance: expected variances >= 0, and some above 0, got others")
 
     def draw(self, count: int, random: np.random.Generator) -> Vectors:
         """Draw from N(0, Σ) in float32: √r n + V √v g for standard normal n and g; in one block or many, the same.
@@ -96,12 +96,12 @@ def of_images(x: Vectors) -> tuple[Float[Tensor, "pixels"], Covariance]:
         [0.5, 0.5]
     """
     if len(x) < 2 or not bool(x.isfinite().all()):
-        raise HoldfastError(f"covariance of images: expected 2 or more finite images, got {len(x)}; give more images")
+        raise NotEnough(f"covariance of images: expected 2 or more finite images, got {len(x)}; give more images")
     x = x.detach().cpu().double()
     mean = x.mean(0)
     centred = x - mean
     vectors, values, rest = directions(centred, len(x) - 1, shrinkage="ledoit_wolf", cutoff=0.0)
     # Images that differ by no more than float32 rounds are equal
     if float(centred.abs().max()) < 1e-6 or rest + float(values.sum()) == 0:
-        raise HoldfastError("covariance of images: expected images that differ, got equal ones; give others")
+        raise NotEnough("covariance of images: expected images that differ, got equal ones; give others")
     return mean.float(), Covariance(vectors.float(), values.float(), rest)

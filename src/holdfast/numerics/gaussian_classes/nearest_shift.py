@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadValue, Unsupported
 
 Rows = Float[Tensor, "rows k"]
 PerRow = Float[Tensor, "rows"]
@@ -50,11 +50,9 @@ def nearest_shift(
     check_norm(norm)
     mu, values, radius = mu.double(), values.double(), radius.double()
     if not bool(mu.isfinite().all() and values.isfinite().all()) or bool((values <= 0).any()):
-        raise HoldfastError(
-            "nearest shift: expected a finite mean and positive finite variances; drop other directions"
-        )
+        raise BadValue("nearest shift: expected a finite mean and positive finite variances; drop other directions")
     if not bool((radius >= 0).all()):
-        raise HoldfastError(f"nearest shift: expected radii >= 0, got {float(radius.min())}")
+        raise BadValue(f"nearest shift: expected radii >= 0, got {float(radius.min())}")
     if norm == math.inf:
         return mu.clamp(-radius[..., None], radius[..., None])
     size = length(mu, norm)
@@ -136,7 +134,7 @@ def weights_along(
             return (weights * (margin / spread)[:, None]).masked_fill(vain[:, None], 0.0)
         if (step // 25).bit_count() == 1:  # ever more rarely: otherwise it may never settle
             weight, multiplier = _balance_residuals(weight, multiplier, best, before, move)
-    raise HoldfastError(
+    raise Unsupported(
         f"robust Bayes classifiers: expected the margin for norm {norm:g} to be known to {_WORST:g} of itself after "
         f"{_STEPS:,} steps, got one that is not; the variances are too far apart: use ledoit_wolf, or norm 2"
     )
@@ -174,7 +172,7 @@ def check_norm(norm: float) -> None:
         >>> check_norm(math.inf)
     """
     if not norm >= 1:
-        raise HoldfastError(f"norm: expected p >= 1 (or infinity), got {norm}; 2 is usual")
+        raise BadValue(f"norm: expected p >= 1 (or infinity), got {norm}; 2 is usual")
 
 
 def _balance_residuals(

@@ -12,7 +12,7 @@ from jaxtyping import Float, Num
 from torch import Tensor
 
 from holdfast.numerics.gaussian_classes.nearest_shift import check_norm, dual_norm, length, nearest_shift, weights_along
-from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.errors import BadValue, NotEnough, NotFinite, unknown
 
 Reps = Float[Tensor, "images dim"]
 Signs = Num[Tensor, "images"]
@@ -53,14 +53,14 @@ class GaussianClasses:
 
     def __post_init__(self) -> None:
         if not 0 < self.share < 1:
-            raise HoldfastError(f"mixture: expected a share of class +1 between 0 and 1, got {self.share}; .5 is usual")
+            raise BadValue(f"mixture: expected a share of class +1 between 0 and 1, got {self.share}; .5 is usual")
         for name in ("centre", "values", "half", "vectors"):
             tensor = getattr(self, name)
             if tensor is not None and not bool(tensor.isfinite().all()):
-                raise HoldfastError(f"mixture: expected finite {name}, got NaN or infinite ones")
+                raise NotFinite(f"mixture: expected finite {name}, got NaN or infinite ones")
             object.__setattr__(self, name, None if tensor is None else tensor.detach().cpu().double())
         if bool((self.values <= 0).any()):
-            raise HoldfastError("mixture: expected variances > 0; leave directions without variance out of F")
+            raise BadValue("mixture: expected variances > 0; leave directions without variance out of F")
 
     @property
     def threshold(self) -> float:
@@ -91,7 +91,7 @@ class GaussianClasses:
         check_norm(norm)
         radii = epsilons.detach().cpu().double()
         if not bool((radii >= 0).all()):
-            raise HoldfastError(f"robust Bayes classifiers: expected epsilons >= 0, got {epsilons.tolist()}")
+            raise BadValue(f"robust Bayes classifiers: expected epsilons >= 0, got {epsilons.tolist()}")
         # No direction in which images vary: no weights
         if len(self.half) == 0:
             return RobustBayes(self, 0 * radii if relative else radii, radii.new_zeros(len(radii), 0), norm)
@@ -258,7 +258,7 @@ def directions(
     if shrinkage not in SHRINKAGES:
         raise unknown("shrinkage", shrinkage, SHRINKAGES)
     if not 0 <= cutoff < 1:
-        raise HoldfastError(f"cutoff: expected a part of the largest eigenvalue, in [0, 1), got {cutoff}")
+        raise BadValue(f"cutoff: expected a part of the largest eigenvalue, in [0, 1), got {cutoff}")
     # eigenvectors of the smaller Gram matrix
     n, dim = centred.shape
     wide = dim > n
@@ -320,11 +320,11 @@ def fit(
     """
     _check_signs(signs)
     if not bool(reps.isfinite().all()):
-        raise HoldfastError("mixture: expected finite representations, got NaN or infinite ones")
+        raise NotFinite("mixture: expected finite representations, got NaN or infinite ones")
     reps, plus = reps.detach().cpu().double(), signs.detach().cpu() > 0
     counts = int(plus.sum()), int((~plus).sum())
     if min(counts) < 2:
-        raise HoldfastError(f"mixture: expected two representations of each class or more, got {counts}; draw more")
+        raise NotEnough(f"mixture: expected two representations of each class or more, got {counts}; draw more")
     # means and pooled deviations; coordinates that differ by rounding alone do not differ
     means = reps[plus].mean(0), reps[~plus].mean(0)
     rounding, half = _INVISIBLE * reps.abs().amax(0), (means[0] - means[1]) / 2
@@ -383,7 +383,7 @@ def build_mixture(
 
 def _check_signs(signs: Signs) -> None:
     if not bool((signs.abs() == 1).all()):
-        raise HoldfastError("mixture: expected classes +1 and -1, got others; use 2 * labels - 1 for labels 0 and 1")
+        raise BadValue("mixture: expected classes +1 and -1, got others; use 2 * labels - 1 for labels 0 and 1")
 
 
 def _density(z: Tensor) -> Tensor:

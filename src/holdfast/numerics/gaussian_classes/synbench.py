@@ -12,7 +12,7 @@ from torch import Tensor
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics.score import Score
 from holdfast.numerics.statistics.statistic import Influence, Statistic
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadValue
 
 OVER = ("samples and s", "samples")
 """What could have been drawn otherwise: images and separations, or images alone."""
@@ -38,7 +38,7 @@ def thresholds(start: float) -> Float[Tensor, "points"]:
         (100, 1.0)
     """
     if not 0.5 <= start < 1:
-        raise HoldfastError(f"a_t: expected a threshold accuracy in [0.5, 1), got {start:g}")
+        raise BadValue(f"a_t: expected a threshold accuracy in [0.5, 1), got {start:g}")
     # Counted down from 1, so that different a_t share their points; 1e-9 keeps a start that is one of them
     last = math.floor((1 - start + 1e-9) / STEP)
     return 1 - STEP * torch.arange(last, -1, -1, dtype=torch.float64)

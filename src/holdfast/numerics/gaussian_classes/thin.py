@@ -5,7 +5,7 @@ from jaxtyping import Float, Num
 from torch import Tensor
 
 from holdfast.numerics.gaussian_classes.robust_bayes import GaussianClasses, directions
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import NotEnough
 
 CUTOFF = 1e-6
 """Variances that are no larger are left out."""
@@ -33,7 +33,7 @@ def thin_fit(reps: Float[Tensor, "images dim"], signs: Num[Tensor, "images"]) ->
     """
     plus, minus = signs.detach().cpu() == 1, signs.detach().cpu() == -1
     if not bool((plus | minus).all()) or min(int(plus.sum()), int(minus.sum())) < 2 or not bool(reps.isfinite().all()):
-        raise HoldfastError(
+        raise NotEnough(
             f"mixture: expected finite representations, two or more of each class +1 and -1, got {len(reps)}, "
             f"{int(plus.sum())} and {int(minus.sum())} of these classes; draw more"
         )

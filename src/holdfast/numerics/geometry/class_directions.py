@@ -4,7 +4,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.numerics.geometry.directions import unit
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadData
 
 CANCEL = 1e-3
 """Prompts whose unit embeddings have a shorter mean cancel."""
@@ -25,7 +25,7 @@ def directions(embeddings: Tensor, name: str) -> Float[Tensor, "classes dim"]:
         [[1.0, 0.0], [0.0, 1.0]]
     """
     if embeddings.ndim not in (2, 3) or len(embeddings) < 2 or not embeddings.numel():
-        raise HoldfastError(
+        raise BadData(
             f"{name!r}: expected embeddings [classes, dim] or [classes, prompts, dim] of at least 2 classes, got "
             f"{list(embeddings.shape)}"
         )
@@ -38,7 +38,7 @@ def directions(embeddings: Tensor, name: str) -> Float[Tensor, "classes dim"]:
     if bool(strange.any() | weak.any()):
         # `weak` numbers the classes that are left: all of them, where it is read
         which = int(strange.nonzero()[0]) if strange.any() else int(weak.nonzero()[0])
-        raise HoldfastError(
+        raise BadData(
             f"{name!r}: class {which} has no direction: an embedding is zero, NaN or infinite, or its prompts cancel"
         )
     return unit(means).float()

@@ -13,7 +13,7 @@ from torch import Tensor
 from holdfast.numerics.geometry.circle import SIDE, Circle
 from holdfast.numerics.geometry.directions import cosine, unit
 from holdfast.numerics.statistics.jackknife import Contributions, of_function, of_pairs
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadValue, NotEnough, NotFinite
 
 Reps = Float[Tensor, "images dim"]
 Labels = Int[Tensor, "images"]
@@ -99,7 +99,7 @@ def alignment(first: Reps, second: Reps, alpha: float = 2.0) -> Contributions:
         [0.0, 2.0]
     """
     if alpha <= 0:
-        raise HoldfastError(f"alignment: expected alpha > 0, got {alpha}; 2 is usual")
+        raise BadValue(f"alignment: expected alpha > 0, got {alpha}; 2 is usual")
     # ||z - z'||² is twice the cosine distance of unit vectors
     return (2 * cosine(_finite(first), _finite(second))).pow(alpha / 2)
 
@@ -147,9 +147,7 @@ def between(reps: Reps, labels: Labels) -> Contributions:
     reps, number, sizes, means, squares = _moments(reps, labels)
     rivals = len(sizes) - 1
     if rivals < 1:
-        raise HoldfastError(
-            "distances between classes: expected two classes or more, got one; use images of more classes"
-        )
+        raise NotEnough("distances between classes: expected two classes or more, got one; use images of more classes")
     # mean and mean square of the other classes' images, from class moments alone
     mean = (means.sum(0) - means) / rivals
     square = (squares.sum() - squares) / rivals
@@ -161,7 +159,7 @@ def between(reps: Reps, labels: Labels) -> Contributions:
 
 def _finite(reps: Reps) -> Reps:
     if not bool(reps.isfinite().all()):
-        raise HoldfastError("feature space: expected finite representations, got NaN or infinite ones")
+        raise NotFinite("feature space: expected finite representations, got NaN or infinite ones")
     return reps.detach().cpu().double()
 
 

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.numerics.statistics.jackknife import Contributions
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import NotEnough
 
 Correct = Float[Tensor, "checkpoints images"]
 Labels = Int[Tensor, "images"]
@@ -68,6 +68,6 @@ def flipping(correct: Correct, labels: Labels) -> Float[Tensor, "classes"]:
 def _steps(correct: Correct, labels: Labels) -> tuple[Tensor, Tensor, Tensor]:
     """Return the change of every image at every step, [T-1, N], the number of its class, and the sizes of classes."""
     if len(correct) < 2:
-        raise HoldfastError(f"semantic fluctuation: expected at least 2 checkpoints, got {len(correct)}")
+        raise NotEnough(f"semantic fluctuation: expected at least 2 checkpoints, got {len(correct)}")
     _, number = labels.unique(return_inverse=True)
     return correct.double().diff(dim=0), number, number.bincount().double()

@@ -7,7 +7,7 @@ says so itself (`invariant`), or what it compares by does: its divergence, failu
 from dataclasses import fields
 from typing import Any
 
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadValue
 
 CHANGES = ("translation", "rotation", "scaling", "permutation", "constants")
 """f + c, Q f, s f, coordinates in another order, further coordinates that are the same for all images."""
@@ -43,9 +43,7 @@ def invariances(part: Any) -> frozenset[str] | None:
     """
     if part.invariant is not None:
         if strange := sorted(part.invariant - EVERY):
-            raise HoldfastError(
-                f"{type(part).__name__}.invariant: expected some of {', '.join(CHANGES)}, got {strange}"
-            )
+            raise BadValue(f"{type(part).__name__}.invariant: expected some of {', '.join(CHANGES)}, got {strange}")
         return part.invariant
     found = []
     for field in fields(part):

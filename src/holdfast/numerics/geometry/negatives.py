@@ -8,7 +8,7 @@ from torch import Tensor
 
 from holdfast.numerics.rng import Rng
 from holdfast.numerics.shapes import Positions
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadValue
 
 SPARSE = 128
 """So many times as large is a permutation of which some places are faster than all."""
@@ -37,7 +37,7 @@ def draw_negatives(rng: Rng, positions: Positions, population: int, count: int) 
         [[1, 2], [0, 2]]
     """
     if not 1 <= count < population:
-        raise HoldfastError(
+        raise BadValue(
             f"negatives: expected from 1 to {population - 1}, since there are {population} images, got {count}"
         )
     stream = rng.child("negatives")

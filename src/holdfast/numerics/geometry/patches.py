@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadValue
 
 ALIKE = 1e-3
 """Patches whose tokens are nearer to each other than this share of the mean distance are one and the same."""
@@ -65,7 +65,7 @@ def segments(
         (True, False)
     """
     if not 2 <= count <= len(tokens):
-        raise HoldfastError(f"segments: expected from 2 to {len(tokens)} (the patches of an image), got {count}")
+        raise BadValue(f"segments: expected from 2 to {len(tokens)} (the patches of an image), got {count}")
     from sklearn.cluster import KMeans  # slow to import
     from sklearn.exceptions import ConvergenceWarning
 

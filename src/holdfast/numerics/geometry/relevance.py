@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import NotEnough
 
 OUTSIDE = -1
 """In place of a grade: the image is not in the index of the query."""
@@ -88,7 +88,7 @@ class Relevance:
             HoldfastError: an image is not here that is relevant to a query.
         """
         if self.missing:
-            raise HoldfastError(
+            raise NotEnough(
                 f"retrieval task: expected all images that are relevant to its {int(self.queries.sum())} queries, got "
                 f"{len(self.queries)} images without {self.missing} of them; add --attacked {int(self.queries.sum())} "
                 f"--images {len(self.queries) + self.missing}, or attack fewer"

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.numerics.statistics.jackknife import Contributions
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import NotEnough, NotFinite
 
 Reps = Float[Tensor, "images dim"]
 
@@ -101,13 +101,13 @@ def _decompose(
     """Return singular values, largest first, and the product of a vector with N U²: each image's share of them."""
     n, dim = reps.shape
     if n < 2:
-        raise HoldfastError(f"spectrum: expected at least 2 representations, got {n}")
+        raise NotEnough(f"spectrum: expected at least 2 representations, got {n}")
     # in float64 some rows at a time: of very many images each copy counts
     parts = reps.detach().split(n if dim > n else max(1, _VALUES // dim))
     mean, largest, size = torch.zeros(dim, dtype=torch.float64), 0.0, 0.0
     for part in parts:
         if not math.isfinite(extent := _extent(part)):
-            raise HoldfastError("spectrum: expected finite representations, got NaN or infinite ones")
+            raise NotFinite("spectrum: expected finite representations, got NaN or infinite ones")
         mean, largest = mean + part.to("cpu", torch.float64).sum(0), max(largest, extent)
     mean = mean / n if centred else torch.zeros_like(mean)
     for part in parts:

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.numerics.geometry.directions import unit
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadValue, Mismatch, NotEnough, NotFinite
 
 ROWS, COLUMNS = 512, 4096
 """Queries and bank members of one block of similarities: 8 MiB, read again while the cache still holds it."""
@@ -52,7 +52,7 @@ def top(
         [[0, 1]]
     """
     if k < 1:
-        raise HoldfastError(f"expected k >= 1 neighbours, got k={k}")
+        raise BadValue(f"expected k >= 1 neighbours, got k={k}")
     directions = _unit(queries, "queries", queries.shape[1])
     best = [torch.empty(len(part), 0, dtype=torch.int64) for part in directions.split(ROWS)]
     start = 0
@@ -61,19 +61,17 @@ def top(
             best[number] = _merge_block(best[number], part @ members.T, start, k)
         start += len(members)
     if not start:
-        raise HoldfastError("expected a bank of at least one representation, got none")
+        raise NotEnough("expected a bank of at least one representation, got none")
     keys = torch.cat([part.sort(1, descending=True).values for part in best])
     return _cosines(keys), _LAST - (keys & _LAST)
 
 
 def _unit(reps: Float[Tensor, "batch dim"], name: str, dim: int) -> Float[Tensor, "batch dim"]:
     if reps.shape[1] != dim:
-        raise HoldfastError(f"expected {name} of {dim} numbers each as the queries have, got {reps.shape[1]}")
+        raise Mismatch(f"expected {name} of {dim} numbers each as the queries have, got {reps.shape[1]}")
     reps = reps.detach().cpu().float()
     if not bool(torch.linalg.vector_norm(reps, dim=1).isfinite().all()):
-        raise HoldfastError(
-            f"{name}: expected finite representations, got NaN or infinite ones; see the audit's checks"
-        )
+        raise NotFinite(f"{name}: expected finite representations, got NaN or infinite ones; see the audit's checks")
     return unit(reps)
 
 

@@ -13,7 +13,7 @@ from holdfast.numerics.geometry.colour import YIQ, chroma_maps
 from holdfast.numerics.rng import Rng
 from holdfast.numerics.shapes import Images
 from holdfast.runtime.checked import Checked, Count
-from holdfast.runtime.errors import HoldfastError, first_line
+from holdfast.runtime.errors import BadValue, Mismatch, Unsupported, first_line
 from holdfast.runtime.waiting import move_to
 
 LUMA = YIQ[0]
@@ -85,17 +85,15 @@ class Views(metaclass=Checked):
     def __post_init__(self) -> None:
         ranges = [self.crop, self.ratio, self.scale, self.gain, self.blur, self.local_crop]
         if any(not 0 < low <= high for low, high in ranges):
-            raise HoldfastError(f"views: expected ranges [low, high] with 0 < low <= high, got {self}")
+            raise BadValue(f"views: expected ranges [low, high] with 0 < low <= high, got {self}")
         if max(self.crop[1], self.local_crop[1]) > 1:
-            raise HoldfastError(
-                f"views: a crop keeps a share of the area, at most 1; got {self.crop}, {self.local_crop}"
-            )
+            raise BadValue(f"views: a crop keeps a share of the area, at most 1; got {self.crop}, {self.local_crop}")
         shares = {f.name: getattr(self, f.name) for f in fields(self) if f.name in _SHARES}
         if wrong := [f"{name}={value}" for name, value in shares.items() if value > 1]:
-            raise HoldfastError(f"views: expected probabilities in [0, 1], got {', '.join(wrong)}")
+            raise BadValue(f"views: expected probabilities in [0, 1], got {', '.join(wrong)}")
         for name, value in (("colour", self.colour), ("light", self.light)):
             if value >= 1:
-                raise HoldfastError(f"views: expected {name} in [0, 1), got {value:g}")
+                raise BadValue(f"views: expected {name} in [0, 1), got {value:g}")
 
     def check(self, encode: Callable[[Images], object], name: str, x: Images, *, many: bool) -> None:
         """Refuse small views that nobody takes.
@@ -110,7 +108,7 @@ class Views(metaclass=Checked):
             HoldfastError: a method of whole views, or an encoder of one size, does not take them.
         """
         if self.local and not many:
-            raise HoldfastError(
+            raise Unsupported(
                 f"views: local={self.local}: this method takes whole views only; leave it out, or choose one that "
                 "takes small views (dino, swav, deepcluster_v2)"
             )
@@ -120,7 +118,7 @@ class Views(metaclass=Checked):
             with torch.no_grad():
                 encode(self(x, Rng(0, ids=("first", "second")), local=True))
         except (RuntimeError, AssertionError) as error:
-            raise HoldfastError(
+            raise Mismatch(
                 f"views: local_size={self.local_size}: {name!r} does not take images of that size "
                 f"({first_line(error)}); leave it out, and small views are as large as the images"
             ) from error

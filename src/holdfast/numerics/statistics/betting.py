@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadValue
 
 Counts = Float[Tensor, "*shape levels"]
 PerVariable = Float[Tensor, "*shape"]
@@ -62,7 +62,7 @@ def tally(values: Float[Tensor, "draws *shape"]) -> Counts:
     values = values.double().cpu()
     least, most = values.aminmax()
     if not 0 <= float(least) <= float(most) <= 1:
-        raise HoldfastError(
+        raise BadValue(
             f"draws of a mean: expected numbers in [0, 1], got {float(least)} to {float(most)}; "
             "NaN comes from an encoder that fails on noisy images"
         )
@@ -315,4 +315,4 @@ def check_level(alpha: float, name: str) -> None:
         >>> check_level(0.001, "smoothing")
     """
     if not 0 < alpha < 0.5:
-        raise HoldfastError(f"{name}: expected an alpha between 0 and 0.5 (0.001 is usual), got {alpha}")
+        raise BadValue(f"{name}: expected an alpha between 0 and 0.5 (0.001 is usual), got {alpha}")

@@ -8,7 +8,7 @@ import torch
 from holdfast.numerics.statistics.differences import correlation as correlation_between
 from holdfast.numerics.statistics.score import Score
 from holdfast.numerics.statistics.statistic import Influence, Statistic
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadValue
 
 
 def ratio(first: Score, second: Score, correlation: float) -> Score:
@@ -48,7 +48,7 @@ def ratio(first: Score, second: Score, correlation: float) -> Score:
     if first.value is None or second.value is None:
         return build_undefined("one of the two scores is undefined")
     if min(first.value, second.value, first.low or 0.0, second.low or 0.0) < 0:
-        raise HoldfastError(
+        raise BadValue(
             f"ratio: expected scores >= 0, got {first.value:g} and {second.value:g} (or intervals that reach below 0); "
             "compare signed scores by their difference"
         )

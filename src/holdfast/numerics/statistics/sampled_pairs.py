@@ -18,7 +18,7 @@ from torch import Tensor
 
 from holdfast.numerics.geometry.circle import SIDE, Circle
 from holdfast.numerics.rng import Rng
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadValue
 
 EXACT, SAMPLED = 100_000, 50_000
 """Images of which all pairs are compared; and as many pairs as which have are compared of more, 1.25 billion."""
@@ -104,7 +104,7 @@ def check(pairs_of: int | None) -> None:
         (None, None)
     """
     if pairs_of is not None and pairs_of < FEWEST:
-        raise HoldfastError(
+        raise BadValue(
             f"pairs_of: expected as many pairs as at least {FEWEST} images have, got {pairs_of}; leave it out for all "
             f"pairs of up to {EXACT:,} images, and of more as many as {SAMPLED:,} have"
         )

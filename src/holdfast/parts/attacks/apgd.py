@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import torch
 from typing_extensions import override
 
-from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Passes, Rng, Trajectory
+from holdfast.core import Attack, Ball, Goal, Images, Passes, Rng, Trajectory
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.attacks.shared.gradient import evaluate, pick, value_and_grad
 from holdfast.parts.attacks.shared.readout import Readout, check_readouts
+from holdfast.runtime.errors import BadValue
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Apgd(Attack):
 
     def __post_init__(self) -> None:
         if self.steps < 1 or self.restarts < 1:
-            raise HoldfastError(
+            raise BadValue(
                 f"apgd: expected steps >= 1 and restarts >= 1, got steps={self.steps}, restarts={self.restarts}"
             )
 

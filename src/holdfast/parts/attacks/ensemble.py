@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 import torch
 
-from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Passes, Rng, Trajectory
+from holdfast.core import Attack, Ball, Goal, Images, Passes, Rng, Trajectory
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.attacks.shared.readout import check_readouts
 from holdfast.parts.attacks.square import Square
+from holdfast.runtime.errors import BadValue
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Ensemble(Attack):
 
     def __post_init__(self) -> None:
         if not self.members or not all(isinstance(member, Attack) for member in self.members):
-            raise HoldfastError(f"ensemble: expected one attack or more, got {self.members!r}")
+            raise BadValue(f"ensemble: expected one attack or more, got {self.members!r}")
 
     @property
     def steps(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]

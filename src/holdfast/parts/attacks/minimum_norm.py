@@ -8,11 +8,12 @@ from jaxtyping import Bool
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Passes, PerImage, Rng, Trajectory
+from holdfast.core import Attack, Ball, Goal, Images, Passes, PerImage, Rng, Trajectory
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.attacks.shared.gradient import evaluate
 from holdfast.parts.attacks.shared.minimal import minimal_radius, passes
 from holdfast.parts.attacks.shared.readout import Readout, check_readouts
+from holdfast.runtime.errors import BadValue
 from holdfast.runtime.rounding import PIXELS
 
 NUDGE = 0.1
@@ -48,7 +49,7 @@ class MinimumNorm(Attack):
 
     def __post_init__(self) -> None:
         if self.steps < 1:
-            raise HoldfastError(f"minimum_norm: expected steps >= 1, got {self.steps}")
+            raise BadValue(f"minimum_norm: expected steps >= 1, got {self.steps}")
 
     trial = Pgd.trial
 

@@ -6,9 +6,10 @@ from typing import Literal
 
 from typing_extensions import override
 
-from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Passes, Rng, Trajectory
+from holdfast.core import Attack, Ball, Goal, Images, Passes, Rng, Trajectory
 from holdfast.parts.attacks.shared.gradient import evaluate, value_and_grad
 from holdfast.parts.attacks.shared.readout import Readout, check_readouts
+from holdfast.runtime.errors import BadValue
 from holdfast.runtime.waiting import defer_expectations
 
 
@@ -47,7 +48,7 @@ class Pgd(Attack):
 
     def __post_init__(self) -> None:
         if self.steps < 1 or self.restarts < 1 or (self.step_size is not None and not self.step_size > 0):
-            raise HoldfastError(
+            raise BadValue(
                 f"pgd: expected steps >= 1, restarts >= 1 and a positive step size, got steps={self.steps}, "
                 f"restarts={self.restarts}, step_size={self.step_size}"
             )

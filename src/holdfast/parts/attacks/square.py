@@ -8,10 +8,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Passes, Rng, Trajectory
+from holdfast.core import Attack, Ball, Goal, Images, Passes, Rng, Trajectory
 from holdfast.parts.attacks.shared.gradient import evaluate, pick
 from holdfast.parts.attacks.shared.readout import Readout, check_readouts
 from holdfast.parts.threats.shared.window import rectangle
+from holdfast.runtime.errors import BadValue
 
 TOGETHER = 10_000
 """Proposals that are drawn at a time."""
@@ -49,7 +50,7 @@ class Square(Attack):
 
     def __post_init__(self) -> None:
         if self.steps < 1 or not 0 < self.share <= 1:
-            raise HoldfastError(
+            raise BadValue(
                 f"square: expected steps >= 1 and a share in (0, 1], got steps={self.steps}, share={self.share}"
             )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Margin
+from holdfast.core import Margin
 from holdfast.numerics.bounds.activations import Box
 from holdfast.numerics.bounds.backward import Region, standard_relaxations
 from holdfast.numerics.bounds.network import Network
@@ -22,6 +22,7 @@ from holdfast.parts.certifiers.shared.certifier import (
     rows_of,
     start,
 )
+from holdfast.runtime.errors import BadValue
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class AlphaCrown(ByLayers):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.inside < 0 or self.steps < 0:
-            raise HoldfastError(f"alpha_crown: expected steps >= 0, got inside={self.inside}, steps={self.steps}")
+            raise BadValue(f"alpha_crown: expected steps >= 0, got inside={self.inside}, steps={self.steps}")
 
     def lower(
         self, network: Network, margin: Margin, region: Region, held: Mapping[int, Box] | None = None

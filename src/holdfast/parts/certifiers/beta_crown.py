@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Margin
+from holdfast.core import Margin
 from holdfast.numerics.bounds.activations import Box
 from holdfast.numerics.bounds.backward import Region, in_precision, standard_relaxations
 from holdfast.numerics.bounds.branch import Tree
@@ -21,6 +21,7 @@ from holdfast.parts.certifiers.alpha_crown import best_bound, concatenate_ranges
 from holdfast.parts.certifiers.shared.by_layers import ByLayers
 from holdfast.parts.certifiers.shared.certifier import rows_of, start
 from holdfast.runtime.checked import Positive
+from holdfast.runtime.errors import BadValue
 
 AT_ONCE = 64
 """Leaves that are split together."""
@@ -76,7 +77,7 @@ class BetaCrown(ByLayers):
             "positive",
             "tight",
         ):
-            raise HoldfastError(
+            raise BadValue(
                 f"beta_crown: expected splits and steps >= 0 and until = positive or tight, got splits={self.splits}, "
                 f"inside={self.inside}, steps={self.steps}, leaf_steps={self.leaf_steps}, until={self.until!r}"
             )

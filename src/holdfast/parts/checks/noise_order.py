@@ -12,7 +12,6 @@ from holdfast.core import (
     Check,
     Examination,
     Failure,
-    HoldfastError,
     Noise,
     Observation,
     Score,
@@ -30,6 +29,7 @@ from holdfast.parts.measures.probabilistic.worst_noise_robustness import WorstNo
 from holdfast.parts.measures.shared.chance import ChanceMeasure, DrawnMeasure
 from holdfast.parts.threats.linf import Linf
 from holdfast.parts.threats.mixture import Mixture
+from holdfast.runtime.errors import BadValue
 
 KNOWS_MORE = {"independent": ("label", "input", "joint"), "label": ("joint",), "input": ("joint",), "joint": ()}
 """For each structure of a noise those that know all it knows of an image, and more."""
@@ -67,12 +67,12 @@ class NoiseOrder(Check):
     def __post_init__(self) -> None:
         for measure in self.measures:
             if measure.failure != self.failure or ball_of(measure) != self.ball:
-                raise HoldfastError(
+                raise BadValue(
                     f"noise_order: expected measures of the failure {self.failure} in {self.ball}, got {measure}; the "
                     "order holds for one failure in one ball"
                 )
         if len({measure.among for measure in self.measures}) > 1:
-            raise HoldfastError("noise_order: expected measures among the same images, got right and all; choose one")
+            raise BadValue("noise_order: expected measures among the same images, got right and all; choose one")
 
     @classmethod
     def checks_for(cls, audit: Examination) -> tuple[Check, ...]:

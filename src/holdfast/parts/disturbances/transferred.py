@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from holdfast.core import Attack, Ball, HoldfastError, Observation
+from holdfast.core import Attack, Ball, Observation
 from holdfast.core.disturbance import Disturbance
 from holdfast.core.registry import part_name
 from holdfast.core.source_spec import label
@@ -10,6 +10,7 @@ from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.observations.attacked_images import AttackedImages
 from holdfast.parts.observations.transferred import Transferred as Judged
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.errors import Missing
 from holdfast.runtime.privacy import public
 
 
@@ -43,7 +44,7 @@ class Transferred(Disturbance):
             HoldfastError: no surrogate.
         """
         if not self.surrogate.strip():
-            raise HoldfastError(
+            raise Missing(
                 f"{part_name(self)}: expected another encoder as surrogate, got none; write "
                 f"{part_name(self)}[surrogate=SPEC], see holdfast list encoders"
             )

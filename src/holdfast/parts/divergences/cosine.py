@@ -6,11 +6,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Margin
+from holdfast.core import Margin
 from holdfast.numerics.geometry.blocks import Side
 from holdfast.numerics.geometry.directions import cosine, unit
 from holdfast.numerics.geometry.divergence import Bank, EuclideanDivergence, PerPair, Queries, Rivals, Scores, Vectors
 from holdfast.numerics.geometry.invariance import DIRECTIONS
+from holdfast.runtime.errors import Unsupported
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Cosine(EuclideanDivergence):
         """
         own, rivals = positive.double()[:, None], negatives.double()
         if not (own.any(-1).all() and rivals.any(-1).all()):
-            raise HoldfastError(
+            raise Unsupported(
                 "a representation is zero, so it has no direction and no cosine; choose divergence = l2, or an "
                 "encoder that does not map images to zero"
             )

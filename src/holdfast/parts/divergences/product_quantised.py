@@ -9,9 +9,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Margin
+from holdfast.core import Margin
 from holdfast.numerics.geometry.blocks import Side, rows_in_memory, square_distances
 from holdfast.numerics.geometry.divergence import Bank, LinearDivergence, PerPair, Rivals, Scores, Vectors
+from holdfast.runtime.errors import BadData, Mismatch, Missing, NotFinite
 from holdfast.sources.data.shared.array_file import map_array
 
 MOST = 2**24
@@ -48,19 +49,19 @@ class ProductQuantised(LinearDivergence):
             HoldfastError: no file, or one that holds something else.
         """
         if not self.path:
-            raise HoldfastError(
+            raise Missing(
                 "product_quantised: expected path=FILE.npy, the codebooks of an index, [pieces, centroids, width], "
                 "got none; of FAISS's pq: faiss.vector_to_array(pq.centroids).reshape(pq.M, pq.ksub, pq.dsub)"
             )
         held = map_array(Path(self.path))
         if held.ndim != 3 or held.dtype.kind != "f" or not 0 < held.size <= MOST:
-            raise HoldfastError(
+            raise BadData(
                 f"codebooks {self.path!r}: expected floating-point numbers [pieces, centroids, width], got "
                 f"{held.dtype} {list(held.shape)}"
             )
         centroids = torch.tensor(held, dtype=torch.float64)
         if not bool(centroids.isfinite().all()):
-            raise HoldfastError(f"codebooks {self.path!r}: expected finite numbers, got others; train the index again")
+            raise NotFinite(f"codebooks {self.path!r}: expected finite numbers, got others; train the index again")
         return centroids
 
     def quantise(self, reps: Vectors) -> Vectors:
@@ -72,7 +73,7 @@ class ProductQuantised(LinearDivergence):
         books = self.codebooks.to(reps.device)
         pieces, _, width = books.shape
         if reps.shape[-1] != pieces * width:
-            raise HoldfastError(
+            raise Mismatch(
                 f"codebooks {self.path!r}: expected representations of {pieces} x {width} = {pieces * width} numbers, "
                 f"got {reps.shape[-1]}; give the codebooks of an index of this encoder's vectors"
             )

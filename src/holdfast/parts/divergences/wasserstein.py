@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import HoldfastError
 from holdfast.numerics.geometry.blocks import Side, square_distances
 from holdfast.numerics.geometry.divergence import Divergence, PerPair, Vectors
+from holdfast.runtime.errors import Unsupported
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Wasserstein(Divergence):
             HoldfastError: an odd number of features.
         """
         if reps.shape[-1] % 2:
-            raise HoldfastError(
+            raise Unsupported(
                 f"wasserstein: expected an even number of features (μ, then log σ²), got {reps.shape[-1]}; "
                 "use it with an encoder that outputs both"
             )

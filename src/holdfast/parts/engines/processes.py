@@ -20,7 +20,7 @@ from holdfast.parts.engines.shared.fork_server import context as fork_context
 from holdfast.parts.engines.shared.pool import WorkerPool
 from holdfast.parts.engines.shared.server import Server, pack_work
 from holdfast.runtime.checked import Count
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadValue, Failed
 from holdfast.runtime.foreign import Ended
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -50,7 +50,7 @@ class Processes(Engine):
     def __post_init__(self) -> None:
         # A slip such as 1000 would bring the machine down before anything is computed
         if self.workers > (most := max(AT_LEAST, EACH * cores())):
-            raise HoldfastError(
+            raise BadValue(
                 f"processes: expected at most {most} workers on {cores()} cores, got {self.workers}; more only wait "
                 f"for each other: --workers {cores()}"
             )
@@ -138,7 +138,7 @@ class _Processes(WorkerPool):
         died = _cause(process.exitcode)
         # Not killed, and never ready: what a script without a main guard does when it is imported again
         if number not in self._ready and (process.exitcode is None or process.exitcode >= 0):
-            raise HoldfastError(
+            raise Failed(
                 f"a worker process ended before it could work ({died}); a script that calls Holdfast with workers must "
                 "do so under: if __name__ == '__main__'"
             )

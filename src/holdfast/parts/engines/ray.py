@@ -18,7 +18,7 @@ from holdfast.parts.engines.processes import cores
 from holdfast.parts.engines.shared.pool import WorkerPool
 from holdfast.parts.engines.shared.server import Server, pack_work, portable
 from holdfast.runtime.checked import Count, Positive
-from holdfast.runtime.errors import HoldfastError, first_line
+from holdfast.runtime.errors import BadValue, Conflict, Failed, NotEnough, first_line
 from holdfast.runtime.optional import optional
 
 REACHABLE = 10.0
@@ -50,7 +50,7 @@ class Ray(Engine):
 
     def __post_init__(self) -> None:
         if self.gpus > 1 and self.gpus != int(self.gpus):  # Ray's own rule
-            raise HoldfastError(f"ray: expected a share of one GPU, or whole GPUs, for each worker, got {self.gpus}")
+            raise BadValue(f"ray: expected a share of one GPU, or whole GPUs, for each worker, got {self.gpus}")
 
     @property
     @override
@@ -73,7 +73,7 @@ class Ray(Engine):
             if started_here:
                 self._connect(ray)
             elif self.address:
-                raise HoldfastError(
+                raise Conflict(
                     f"ray: expected no address where this process is connected to Ray already, got {self.address!r}; "
                     "leave it out, or call ray.shutdown() first"
                 )
@@ -99,7 +99,7 @@ class Ray(Engine):
             ray.init(address="local", num_cpus=self._cpus_here(), include_dashboard=False, **quiet)
         except (OSError, RuntimeError, ValueError) as error:  # ConnectionError is an OSError
             place = f"at {self.address!r}" if self.address else "on this machine"
-            raise HoldfastError(
+            raise Failed(
                 f"expected Ray {place} to answer, got: {first_line(error)}; is it running (ray status), of this "
                 "version, and is its address HOST:PORT, ray://HOST:PORT or auto?"
             ) from error
@@ -112,7 +112,7 @@ class Ray(Engine):
         for kind, each in (("GPU", self.gpus), ("CPU", self.cpus)):
             available = float(ray.cluster_resources().get(kind, 0))
             if self.workers * each > available + 1e-9:
-                raise HoldfastError(
+                raise NotEnough(
                     f"expected {self.workers * each:g} {kind}s for {self.title} of {each:g} each, the cluster has "
                     f"{available:g}; take fewer workers, or less for each"
                 )
@@ -175,9 +175,9 @@ class _Actors(WorkerPool):
                 self._ray.kill(actor.handle)
             return number, b"", _cause(failure)
 
-    def _late(self) -> HoldfastError:
+    def _late(self) -> NotEnough:
         free = self._ray.available_resources()
-        return HoldfastError(
+        return NotEnough(
             f"expected {self.size} Ray workers to be ready within {self._engine.patience:g} s, got "
             f"{len(self._ready)}; free in the cluster: {free.get('CPU', 0):g} CPUs, {free.get('GPU', 0):g} GPUs; take "
             "fewer workers; what is already stored is kept"

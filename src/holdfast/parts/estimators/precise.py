@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from holdfast.core import HoldfastError
 from holdfast.numerics.statistics import betting
 from holdfast.parts.estimators.shared.draws import Draws
+from holdfast.runtime.errors import BadValue
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Precise(Draws):
         super().__post_init__()
         betting.check_level(self.alpha, "precise")
         if not 0 < self.precision < 0.5:
-            raise HoldfastError(f"precise: expected a precision in (0, 0.5), got {self.precision}")
+            raise BadValue(f"precise: expected a precision in (0, 0.5), got {self.precision}")
 
     def interval(
         self, failed: Int[Tensor, "images"], drawn: Int[Tensor, "images"]

@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from holdfast.core import HoldfastError
 from holdfast.numerics.statistics import betting
 from holdfast.parts.estimators.shared.draws import Draws
+from holdfast.runtime.errors import BadValue
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Sequential(Draws):
         super().__post_init__()
         betting.check_level(self.alpha, "sequential")
         if not 0 < self.gamma < 1:
-            raise HoldfastError(f"sequential: expected a tolerated probability gamma in (0, 1), got {self.gamma}")
+            raise BadValue(f"sequential: expected a tolerated probability gamma in (0, 1), got {self.gamma}")
 
     def rare(self, failed: Int[Tensor, "images"], drawn: Int[Tensor, "images"]) -> Bool[Tensor, "images"]:
         """Return for which images P[failure] <= γ is proved."""

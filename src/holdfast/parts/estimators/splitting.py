@@ -8,11 +8,12 @@ import scipy
 import torch
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Rng
+from holdfast.core import Rng
 from holdfast.numerics.statistics import clopper_pearson
 from holdfast.parts.estimators.shared.climb import Climbed, Value, climb
 from holdfast.parts.estimators.shared.streams import Streams
 from holdfast.runtime.checked import Checked, Count
+from holdfast.runtime.errors import BadValue
 
 ROOM = 2**22
 """Numbers that are held at a time; images beyond them wait."""
@@ -55,7 +56,7 @@ class Splitting(metaclass=Checked):
 
     def __post_init__(self) -> None:
         if self.particles < 2 or self.runs < 2 or not 0 < self.kill < 1 or not 0 < self.least < 1:
-            raise HoldfastError(
+            raise BadValue(
                 "splitting: expected particles >= 2, runs >= 2, kill and least in (0, 1), got "
                 f"{self.particles}, {self.runs}, {self.kill} and {self.least}"
             )

@@ -7,13 +7,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import AnyDivergence, Event, Failure, HoldfastError, Margin, Rivals, Shard
+from holdfast.core import AnyDivergence, Event, Failure, Margin, Rivals, Shard
 from holdfast.core.divergence import require
 from holdfast.numerics.geometry.divergence import LinearDivergence
 from holdfast.numerics.geometry.negatives import draw_negatives
 from holdfast.numerics.geometry.spread import level, rounding
 from holdfast.parts.divergences.cosine import Cosine
 from holdfast.parts.failures.shared.alike import LEAST
+from holdfast.runtime.errors import BadValue
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Confused(Failure):
     def __post_init__(self) -> None:
         require(self.divergence, LinearDivergence, "divergence of the failure confused")
         if self.negatives < 1:
-            raise HoldfastError(f"the failure confused: expected at least 1 negative, got {self.negatives}")
+            raise BadValue(f"the failure confused: expected at least 1 negative, got {self.negatives}")
 
     @property
     @override

@@ -6,10 +6,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import AnyDivergence, Event, Failure, HoldfastError, Shard
+from holdfast.core import AnyDivergence, Event, Failure, Shard
 from holdfast.core.divergence import require_distance
 from holdfast.numerics.geometry import pairwise
 from holdfast.parts.divergences.l2 import L2
+from holdfast.runtime.errors import BadValue, NotEnough
 
 MOST = 2000
 """Images of the population, the first ones, whose pairs say how far apart images are."""
@@ -43,7 +44,7 @@ class Drifted(Failure):
     def __post_init__(self) -> None:
         require_distance(self.divergence, "the failure drifted")
         if not 0 < self.share < 1:
-            raise HoldfastError(f"the failure drifted: expected a share of pairs in (0, 1), got {self.share}")
+            raise BadValue(f"the failure drifted: expected a share of pairs in (0, 1), got {self.share}")
 
     @property
     @override
@@ -62,7 +63,7 @@ class Drifted(Failure):
         # and all pairs would take N² time
         limit = pairwise.quantile(clean[:MOST], self.share, self.divergence)
         if not limit > 0:
-            raise HoldfastError(
+            raise NotEnough(
                 f"the failure drifted: {100 * self.share:g} % of the images are as good as equal to this encoder "
                 f"(distance {limit:g}); raise share, or leave out images that occur twice"
             )

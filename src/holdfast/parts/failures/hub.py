@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import AnyDivergence, Event, Failure, HoldfastError, Shard
+from holdfast.core import AnyDivergence, Event, Failure, Shard
 from holdfast.core.registry import part_name
 from holdfast.numerics.geometry.index import Index
 from holdfast.numerics.geometry.rescaling import Rescaling
@@ -17,6 +17,7 @@ from holdfast.parts.divergences.l2 import L2
 from holdfast.parts.failures.shared.population import bank_of
 from holdfast.parts.rescalings.plain import Plain
 from holdfast.runtime.checked import Count
+from holdfast.runtime.errors import BadValue, NotEnough
 
 TEMPERATURE = 0.1
 """Of the smooth count that searches follow, in units of how far the middle query is from being taken."""
@@ -62,7 +63,7 @@ class Hub(Failure):
 
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:
-            raise HoldfastError(f"hub: share: expected a share of the queries in (0, 1], got {self.share:g}")
+            raise BadValue(f"hub: share: expected a share of the queries in (0, 1], got {self.share:g}")
 
     @property
     def by(self) -> str:
@@ -93,7 +94,7 @@ class Hub(Failure):
         """
         bank, own = bank_of(shard, "hub")
         if len(bank) < self.k + 2:
-            raise HoldfastError(
+            raise NotEnough(
                 f"the failure hub: expected at least {self.k + 2} images, for lists of {self.k} results, got "
                 f"{len(bank)}; take more images, or a smaller k"
             )

@@ -17,7 +17,7 @@ from typing_extensions import override
 from holdfast.core import Ball, Encoder, Event, HoldfastError, Images, Passes, Reps, Rng, registry
 from holdfast.parts.learners.shared.learner import LearnedPerturbation, Learner
 from holdfast.runtime.doors import open_tensors
-from holdfast.runtime.errors import first_line
+from holdfast.runtime.errors import BadData, Mismatch, Missing, first_line
 
 KEY, DELTA = "ball", "delta"
 """What a file says beside its one tensor: the ball in which that was learned, as plain data."""
@@ -79,7 +79,7 @@ class Given(Learner):
         file = f"perturbation file {self.path!r}"
         if delta.shape != x.shape[1:]:
             own, wanted = (" x ".join(map(str, shape)) for shape in (delta.shape, x.shape[1:]))
-            raise HoldfastError(
+            raise Mismatch(
                 f"{file}: expected a perturbation of {wanted}, the shape of the images, got {own}; give one that was "
                 "learned on images of this shape, or resize= in the spec of the data"
             )
@@ -87,12 +87,12 @@ class Given(Learner):
             # The ball as people give it on the command line
             _, name, *fields = registry.spec(learned_in).items()
             own = f"{name[1]}[{','.join(f'{key}={value}' for key, value in fields)}]"
-            raise HoldfastError(
+            raise Mismatch(
                 f"{file} was learned in another ball, {learned_in.title}, than that in which it is judged, "
                 f"{ball.title}; give the measure ball={own}"
             )
         if not bool(((ball.project(delta[None])[0] - delta).abs() <= CLOSE).all()):
-            raise HoldfastError(f"{file}: its perturbation lies outside the ball {ball.title}; give it a larger one")
+            raise Mismatch(f"{file}: its perturbation lies outside the ball {ball.title}; give it a larger one")
         # Nothing was learned: no images, no epochs, no share
         return LearnedPerturbation(
             0, torch.zeros(0, dtype=torch.float64), delta.to(x), math.nan, torch.zeros(0, dtype=torch.long), clean[:0]
@@ -113,7 +113,7 @@ def read(path: str | Path) -> tuple[Float[Tensor, "channel height width"], Ball 
         HoldfastError: no file, a file of another format, or one that holds something else.
     """
     if not os.path.exists(path):  # also of no name
-        raise HoldfastError(
+        raise Missing(
             f"perturbation file {str(path)!r} does not exist; give path=, a file below perturbations/ of a run folder"
         )
     try:
@@ -121,17 +121,17 @@ def read(path: str | Path) -> tuple[Float[Tensor, "channel height width"], Ball 
             described = (file.metadata() or {}).get(KEY)
             delta = file.get_tensor(DELTA) if DELTA in file.keys() else None  # noqa: SIM118
     except (SafetensorError, OSError) as error:
-        raise HoldfastError(
+        raise BadData(
             f"perturbation file {str(path)!r} is not a whole safetensors file ({first_line(error)})"
         ) from error
     if delta is None or delta.ndim != 3 or not delta.is_floating_point() or not bool(delta.isfinite().all()):
-        raise HoldfastError(
+        raise BadData(
             f"perturbation file {str(path)!r}: expected a tensor 'delta' of channels x height x width finite numbers"
         )
     try:
         ball = None if described is None else registry.build(json.loads(described))
     except (HoldfastError, json.JSONDecodeError) as error:
-        raise HoldfastError(f"perturbation file {str(path)!r} names no ball: {first_line(error)}") from error
+        raise BadData(f"perturbation file {str(path)!r} names no ball: {first_line(error)}") from error
     if ball is not None and not isinstance(ball, Ball):
-        raise HoldfastError(f"perturbation file {str(path)!r} names no ball: {described}")
+        raise BadData(f"perturbation file {str(path)!r} names no ball: {described}")
     return delta.to(torch.float32), ball

@@ -8,10 +8,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import Ball, Encoder, Event, HoldfastError, Images, Passes, Reps, Rng
+from holdfast.core import Ball, Encoder, Event, Images, Passes, Reps, Rng
 from holdfast.parts.learners.shared.learner import LearnedPerturbation, Learner, find_unharmed
 from holdfast.parts.learners.shared.step import not_finite
-from holdfast.runtime.errors import unknown
+from holdfast.runtime.errors import BadValue, unknown
 from holdfast.runtime.waiting import defer_expectations, expect, move_to
 
 ALGORITHMS = ("ascent", "aggregation")
@@ -73,9 +73,9 @@ class Universal(Learner):
             raise unknown("algorithm of universal", self.algorithm, ALGORITHMS)
         for name in ("epochs", "batch", "newton", "restarts"):
             if getattr(self, name) < 1:
-                raise HoldfastError(f"universal {name}: expected at least 1, got {getattr(self, name)}")
+                raise BadValue(f"universal {name}: expected at least 1, got {getattr(self, name)}")
         if self.images is not None and self.images < 2:
-            raise HoldfastError(f"universal images: expected at least 2, or None for all, got {self.images}")
+            raise BadValue(f"universal images: expected at least 2, or None for all, got {self.images}")
 
     @property
     def title(self) -> str:

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import Ball, Encoder, Event, HoldfastError, Images, Passes, Reps, Rng
+from holdfast.core import Ball, Encoder, Event, Images, Passes, Reps, Rng
 from holdfast.numerics.statistics.entropy import entropy_ratio
 from holdfast.parts.learners.shared.groups import centres, classes
 from holdfast.parts.learners.shared.learner import LearnedMixture, Learner, find_unharmed
@@ -23,7 +23,7 @@ from holdfast.parts.learners.shared.step import descend, draw
 from holdfast.parts.threats.shared.generator import CONVENTIONS, SOURCES, Design, Generator, Heat
 from holdfast.parts.threats.shared.learned import LearnedNoise
 from holdfast.parts.threats.shared.upsampler import KINDS, latent_of
-from holdfast.runtime.errors import unknown
+from holdfast.runtime.errors import BadValue, unknown
 from holdfast.runtime.waiting import defer_expectations, move_to
 from holdfast.sources.encoders.shared.weights import fix_seed
 
@@ -115,14 +115,14 @@ class WorstMixture(Learner):
         least = {**dict.fromkeys(counts, 1), "batch": 2, "clusters": 2, "warmup": 0}
         for name, low in least.items():
             if getattr(self, name) < low:
-                raise HoldfastError(f"worst_mixture {name}: expected at least {low}, got {getattr(self, name)}")
+                raise BadValue(f"worst_mixture {name}: expected at least {low}, got {getattr(self, name)}")
         for name in ("rate", "clip"):
             if not 0 < getattr(self, name) < math.inf:
-                raise HoldfastError(f"worst_mixture {name}: expected a positive number, got {getattr(self, name)}")
+                raise BadValue(f"worst_mixture {name}: expected a positive number, got {getattr(self, name)}")
         if not 0 <= self.kappa < math.inf:
-            raise HoldfastError(f"worst_mixture kappa: expected 0 or a positive number, got {self.kappa}")
+            raise BadValue(f"worst_mixture kappa: expected 0 or a positive number, got {self.kappa}")
         if self.images is not None and self.images < 2:
-            raise HoldfastError(f"worst_mixture images: expected at least 2, or None for all, got {self.images}")
+            raise BadValue(f"worst_mixture images: expected at least 2, or None for all, got {self.images}")
 
     @property
     def needs_labels(self) -> bool:

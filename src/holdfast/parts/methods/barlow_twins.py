@@ -8,8 +8,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Batch, EncodedView, Encoder, Facts, HoldfastError, Method, Student
+from holdfast.core import Batch, EncodedView, Encoder, Facts, Method, Student
 from holdfast.runtime.checked import Count
+from holdfast.runtime.errors import BadValue
 from holdfast.runtime.optional import optional
 
 
@@ -41,7 +42,7 @@ class BarlowTwins(Method):
 
     def __post_init__(self) -> None:
         if self.dim < 2:
-            raise HoldfastError(f"barlow_twins: expected a dim of at least 2 features, got {self.dim}")
+            raise BadValue(f"barlow_twins: expected a dim of at least 2 features, got {self.dim}")
 
     def student(self, encoder: Encoder, facts: Facts) -> Student:
         """Return the encoder with its projector."""

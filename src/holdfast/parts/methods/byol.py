@@ -7,8 +7,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Batch, EncodedView, Encoder, Facts, HoldfastError, Method, Student
+from holdfast.core import Batch, EncodedView, Encoder, Facts, Method, Student
 from holdfast.parts.methods.shared.targets import momentum_at, pairs
+from holdfast.runtime.errors import BadValue
 from holdfast.runtime.optional import optional
 
 
@@ -40,7 +41,7 @@ class Byol(Method):
 
     def __post_init__(self) -> None:
         if not 0 <= self.momentum <= 1 or min(self.hidden, self.dim) < 1:
-            raise HoldfastError(f"byol: expected a momentum in [0, 1] and positive widths, got {self}")
+            raise BadValue(f"byol: expected a momentum in [0, 1] and positive widths, got {self}")
 
     def student(self, encoder: Encoder, facts: Facts) -> Student:
         """Return the encoder with projector and predictor, and their twin."""

@@ -8,9 +8,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Batch, EncodedView, Encoder, Facts, HoldfastError, Look, Method, Reps, Rng, Student
+from holdfast.core import Batch, EncodedView, Encoder, Facts, Look, Method, Reps, Rng, Student
 from holdfast.parts.methods.shared.spherical_kmeans import spherical_kmeans
 from holdfast.runtime.checked import Count, Positive
+from holdfast.runtime.errors import BadValue, NotEnough
 from holdfast.runtime.optional import optional
 
 TOGETHER = 256
@@ -49,7 +50,7 @@ class DeepclusterV2(Method):
 
     def __post_init__(self) -> None:
         if self.clusters < 2:
-            raise HoldfastError(f"deepcluster_v2: expected at least 2 clusters, got {self.clusters}")
+            raise BadValue(f"deepcluster_v2: expected at least 2 clusters, got {self.clusters}")
 
     def student(self, encoder: Encoder, facts: Facts) -> Student:
         """Return the encoder with its projector, and a memory of all images.
@@ -58,7 +59,7 @@ class DeepclusterV2(Method):
             HoldfastError: fewer images than clusters.
         """
         if facts.images < self.clusters:
-            raise HoldfastError(
+            raise NotEnough(
                 f"deepcluster_v2: expected at least as many images as clusters, got {facts.images} images for "
                 f"{self.clusters} clusters; set fewer clusters"
             )

@@ -8,9 +8,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from holdfast.core import Batch, EncodedView, Encoder, Facts, HoldfastError, Method, Student
+from holdfast.core import Batch, EncodedView, Encoder, Facts, Method, Student
 from holdfast.parts.methods.shared.targets import momentum_at
 from holdfast.runtime.checked import Count, Positive
+from holdfast.runtime.errors import BadValue
 from holdfast.runtime.optional import optional
 
 
@@ -58,7 +59,7 @@ class Dino(Method):
 
     def __post_init__(self) -> None:
         if max(self.warmup, self.momentum, self.centre_momentum) > 1:
-            raise HoldfastError(f"dino: expected warmup, momentum and centre_momentum in [0, 1], got {self}")
+            raise BadValue(f"dino: expected warmup, momentum and centre_momentum in [0, 1], got {self}")
 
     def teacher_temperature_at(self, progress: float) -> float:
         """Return t when this share of the training is done."""

@@ -9,9 +9,10 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from holdfast.core import Batch, EncodedView, Encoder, Facts, HoldfastError, Images, Method, Rng, Student, View
+from holdfast.core import Batch, EncodedView, Encoder, Facts, Images, Method, Rng, Student, View
 from holdfast.parts.methods.shared.targets import pairs
 from holdfast.runtime.distributed import gather, share
+from holdfast.runtime.errors import BadValue, Unsupported
 from holdfast.runtime.optional import optional
 
 LOOKED_AT = 32
@@ -48,9 +49,9 @@ class Mae(Method):
 
     def __post_init__(self) -> None:
         if not 0 < self.hidden < 1 or min(self.dim, self.depth, self.heads) < 1:
-            raise HoldfastError(f"mae: expected hidden between 0 and 1, and positive dim, depth and heads, got {self}")
+            raise BadValue(f"mae: expected hidden between 0 and 1, and positive dim, depth and heads, got {self}")
         if self.dim % 4 or self.dim % self.heads:
-            raise HoldfastError(f"mae: expected a dim that 4 and heads divide, got dim={self.dim}, heads={self.heads}")
+            raise BadValue(f"mae: expected a dim that 4 and heads divide, got dim={self.dim}, heads={self.heads}")
 
     def student(self, encoder: Encoder, facts: Facts) -> Student:
         """Return the encoder with a decoder.
@@ -150,14 +151,14 @@ def _network(encoder: Encoder) -> Any:
     network: Any = encoder.module.get_submodule(encoder.root)
     kind = optional("timm.models.vision_transformer", "timm", "timm", "mae").VisionTransformer
     if not isinstance(network, kind) or getattr(network, "pos_embed", None) is None:
-        raise HoldfastError(
+        raise Unsupported(
             f"mae: expected a vision transformer of timm, got {encoder.name!r} ({type(network).__name__}); for example "
             "timm:vit_tiny_patch16_224?weights=random"
         )
     patches: Any = network.patch_embed
     (high, wide), (rows, columns) = patches.patch_size, patches.grid_size
     if high != wide or rows != columns or rows < 2:
-        raise HoldfastError(
+        raise Unsupported(
             f"mae: expected at least 2x2 square patches of a square image, got {rows}x{columns} of {high}x{wide} "
             f"pixels in {encoder.name!r}"
         )

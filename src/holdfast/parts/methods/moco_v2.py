@@ -8,9 +8,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Batch, EncodedView, Encoder, Facts, HoldfastError, Method, Student
+from holdfast.core import Batch, EncodedView, Encoder, Facts, Method, Student
 from holdfast.parts.methods.shared.targets import pairs
 from holdfast.runtime.checked import Count, Positive
+from holdfast.runtime.errors import BadValue
 from holdfast.runtime.optional import optional
 
 
@@ -51,7 +52,7 @@ class MocoV2(Method):
 
     def __post_init__(self) -> None:
         if self.momentum > 1:
-            raise HoldfastError(f"moco_v2: expected a momentum in [0, 1], got {self.momentum:g}")
+            raise BadValue(f"moco_v2: expected a momentum in [0, 1], got {self.momentum:g}")
 
     def student(self, encoder: Encoder, facts: Facts) -> Student:
         """Return the encoder with its projector, their twin and the queue."""

@@ -8,9 +8,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Batch, EncodedView, Encoder, Facts, HoldfastError, Method, Student
+from holdfast.core import Batch, EncodedView, Encoder, Facts, Method, Student
 from holdfast.parts.methods.shared.targets import momentum_at, pairs
 from holdfast.runtime.checked import Count, Positive
+from holdfast.runtime.errors import BadValue
 from holdfast.runtime.optional import optional
 
 
@@ -46,7 +47,7 @@ class MocoV3(Method):
 
     def __post_init__(self) -> None:
         if self.momentum > 1:
-            raise HoldfastError(f"moco_v3: expected a momentum in [0, 1], got {self.momentum:g}")
+            raise BadValue(f"moco_v3: expected a momentum in [0, 1], got {self.momentum:g}")
 
     def student(self, encoder: Encoder, facts: Facts) -> Student:
         """Return the encoder with projector and predictor, and their twin."""

@@ -26,7 +26,7 @@ from holdfast.core import (
 )
 from holdfast.parts.methods.shared.targets import pairs
 from holdfast.runtime.distributed import gather
-from holdfast.runtime.errors import first_line, unknown
+from holdfast.runtime.errors import Conflict, Failed, Mismatch, Missing, first_line, unknown
 from holdfast.sources.encoders import open_encoder
 from holdfast.sources.encoders.shared.fit import fit_to
 
@@ -72,7 +72,7 @@ class SelfDistillation(Method):
         if self.bounded not in BOUNDED:
             raise unknown("bounded", self.bounded, BOUNDED)
         if (self.divergence, self.bounded) == ("cosine", "distance"):
-            raise HoldfastError("self_distillation: expected divergence=l2 beside bounded=distance, got cosine")
+            raise Conflict("self_distillation: expected divergence=l2 beside bounded=distance, got cosine")
 
     def _open_teacher(self) -> Encoder | None:
         """Return the teacher, opened anew, for its file may have changed; None where it is the encoder itself."""
@@ -81,7 +81,7 @@ class SelfDistillation(Method):
         try:
             return open_encoder(self.teacher)
         except HoldfastError as error:
-            raise HoldfastError(f"self_distillation: teacher: {error}") from error
+            raise error.retell(f"self_distillation: teacher: {error}") from error
 
     def fingerprints(self) -> list[str]:
         """Return that of the teacher."""
@@ -101,7 +101,7 @@ class SelfDistillation(Method):
 def _as_teacher(teacher: Encoder, facts: Facts) -> nn.Module:
     """Return an encoder that maps the images to representations of the same size as the student's."""
     if facts.shape is None:
-        raise HoldfastError("self_distillation: teacher: expected to know the shape of the images, got None")
+        raise Missing("self_distillation: teacher: expected to know the shape of the images, got None")
     # Attacks move the student's pixels, so the scaling is part of what has a gradient
     fit = fit_to(teacher, facts.shape)
     network = nn.Sequential(fit or nn.Identity(), teacher)
@@ -109,12 +109,12 @@ def _as_teacher(teacher: Encoder, facts: Facts) -> nn.Module:
         with torch.no_grad():
             dim = network(torch.zeros(1, *facts.shape, device=teacher.device)).shape[1]
     except Exception as error:  # whatever a user's network raises about images of another shape
-        raise HoldfastError(
+        raise Failed(
             f"self_distillation: teacher {teacher.name!r} fails on images {list(facts.shape)}: {first_line(error)}; "
             "give one that takes them"
         ) from error
     if dim != facts.dim:
-        raise HoldfastError(
+        raise Mismatch(
             f"self_distillation: expected a teacher whose representations are as large as the encoder's, {facts.dim}, "
             f"got {dim} of {teacher.name!r}; choose one of the same size, or another layer (?layer=)"
         )

@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Batch, EncodedView, Encoder, Facts, HoldfastError, Method, Student
+from holdfast.core import Batch, EncodedView, Encoder, Facts, Method, Student
+from holdfast.runtime.errors import BadValue
 from holdfast.runtime.optional import optional
 
 
@@ -50,7 +51,7 @@ class Simclr(Method):
 
     def __post_init__(self) -> None:
         if not self.temperature > 0 or min(self.hidden, self.dim) < 1:
-            raise HoldfastError(f"simclr: expected a temperature above 0 and positive widths, got {self}")
+            raise BadValue(f"simclr: expected a temperature above 0 and positive widths, got {self}")
 
     def student(self, encoder: Encoder, facts: Facts) -> Student:
         """Return the encoder with its projector."""

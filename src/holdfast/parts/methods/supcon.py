@@ -8,8 +8,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Batch, EncodedView, Encoder, Facts, HoldfastError, Method, Student
+from holdfast.core import Batch, EncodedView, Encoder, Facts, Method, Student
 from holdfast.runtime.checked import Count, Positive
+from holdfast.runtime.errors import NotEnough
 from holdfast.runtime.optional import optional
 
 
@@ -48,7 +49,7 @@ class Supcon(Method):
             HoldfastError: images of fewer than two classes.
         """
         if facts.classes is None or facts.classes < 2:
-            raise HoldfastError(f"supcon: expected images of at least 2 classes, got {facts.classes or 'no'} labels")
+            raise NotEnough(f"supcon: expected images of at least 2 classes, got {facts.classes or 'no'} labels")
         return _Student(encoder, facts, self)
 
 

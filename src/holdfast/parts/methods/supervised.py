@@ -9,21 +9,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from holdfast.core import (
-    Batch,
-    EncodedView,
-    Encoder,
-    Facts,
-    HoldfastError,
-    Images,
-    Margin,
-    Method,
-    Reps,
-    Rng,
-    Rows,
-    Student,
-)
+from holdfast.core import Batch, EncodedView, Encoder, Facts, Images, Margin, Method, Reps, Rng, Rows, Student
 from holdfast.runtime.checked import Signed
+from holdfast.runtime.errors import Conflict, NotEnough
 
 
 @dataclass(frozen=True)
@@ -59,9 +47,7 @@ class Supervised(Method):
             HoldfastError: images of fewer than two classes.
         """
         if facts.classes is None or facts.classes < 2:
-            raise HoldfastError(
-                f"supervised: expected images of at least 2 classes, got {facts.classes or 'no'} labels"
-            )
+            raise NotEnough(f"supervised: expected images of at least 2 classes, got {facts.classes or 'no'} labels")
         return _Student(encoder, facts.dim, facts.classes, self)
 
 
@@ -87,7 +73,7 @@ class _Student(Student):
     ) -> Float[Tensor, ""]:
         linear, assigned = next(iter(self.projector.children()), None), batch.labels
         if self._uniformity or not isinstance(linear, nn.Linear) or assigned is None:
-            raise HoldfastError("supervised: expected uniformity=0 and relu=false to bound its loss over a ball")
+            raise Conflict("supervised: expected uniformity=0 and relu=false to bound its loss over a ball")
         # How far the own class is ahead of each, at least: the cross-entropy falls as they rise (Zhang et al., Eq. 4)
         ahead = Margin(linear.weight[assigned][:, None] - linear.weight, linear.bias[assigned][:, None] - linear.bias)
         return F.cross_entropy(-lower(ahead), assigned)

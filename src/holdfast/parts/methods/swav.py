@@ -8,8 +8,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from holdfast.core import Batch, EncodedView, Encoder, Facts, HoldfastError, Method, Reps, Student
+from holdfast.core import Batch, EncodedView, Encoder, Facts, Method, Reps, Student
 from holdfast.runtime.checked import Count, Positive
+from holdfast.runtime.errors import BadValue
 from holdfast.runtime.optional import optional
 
 
@@ -53,7 +54,7 @@ class Swav(Method):
 
     def __post_init__(self) -> None:
         if self.queue_from > 1:
-            raise HoldfastError(f"swav: expected queue_from in [0, 1], got {self.queue_from:g}")
+            raise BadValue(f"swav: expected queue_from in [0, 1], got {self.queue_from:g}")
 
     def student(self, encoder: Encoder, facts: Facts) -> Student:
         """Return the encoder with projector and prototypes."""

@@ -8,9 +8,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Batch, EncodedView, Encoder, Facts, HoldfastError, Method, Student
+from holdfast.core import Batch, EncodedView, Encoder, Facts, Method, Student
 from holdfast.numerics.geometry.directions import unit
 from holdfast.runtime.checked import Positive
+from holdfast.runtime.errors import Mismatch, Missing, NotEnough
 from holdfast.sources.encoders.shared.class_names import read_directions
 
 
@@ -51,11 +52,11 @@ class Tecoa(Method):
             HoldfastError: no file, one that does not fit the representation, images of fewer than two classes.
         """
         if not self.path:
-            raise HoldfastError(
+            raise Missing(
                 "tecoa: expected path=FILE, which holdfast embed-names writes: 'tecoa[path=names.safetensors]'"
             )
         if facts.classes is None or facts.classes < 2:
-            raise HoldfastError(f"tecoa: expected images of at least 2 classes, got {facts.classes or 'no'} labels")
+            raise NotEnough(f"tecoa: expected images of at least 2 classes, got {facts.classes or 'no'} labels")
         return _Student(encoder, read_directions(self.path, facts.dim), self)
 
 
@@ -76,7 +77,7 @@ class _Student(Student):
         if batch.classes is not None:  # line i is class i of the data, whichever classes are learned from
             labels = torch.tensor(batch.classes, device=labels.device)[labels]
         if (last := int(labels.max())) >= len(self.directions):
-            raise HoldfastError(
+            raise Mismatch(
                 f"{self._method.path!r}: expected a name of class {last}, got {len(self.directions)}; name every class"
             )
         # Rows of `directions` are unit vectors, so these are cosines, [B, classes]

@@ -8,8 +8,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Batch, EncodedView, Encoder, Facts, HoldfastError, Method, Student
+from holdfast.core import Batch, EncodedView, Encoder, Facts, Method, Student
 from holdfast.runtime.checked import Count
+from holdfast.runtime.errors import BadValue
 from holdfast.runtime.optional import optional
 
 
@@ -46,7 +47,7 @@ class Vicreg(Method):
 
     def __post_init__(self) -> None:
         if not any((self.invariance, self.variance, self.covariance)):
-            raise HoldfastError("vicreg: expected invariance, variance or covariance above 0, got 0 for all")
+            raise BadValue("vicreg: expected invariance, variance or covariance above 0, got 0 for all")
 
     def student(self, encoder: Encoder, facts: Facts) -> Student:
         """Return the encoder with its projector."""

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import torch
 
-from holdfast.core import HoldfastError, Objective, PerImage, Reps
+from holdfast.core import Objective, PerImage, Reps
 from holdfast.numerics.geometry.invariance import LENGTHS
+from holdfast.runtime.errors import BadValue, Mismatch
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class ClassMargin(Objective):
 def check_rank(rank: int) -> None:
     """Refuse a rank that no class has."""
     if rank < 0:
-        raise HoldfastError(f"rank: expected 0 (the strongest class) or 1, 2, ... (a fixed one), got {rank}")
+        raise BadValue(f"rank: expected 0 (the strongest class) or 1, 2, ... (a fixed one), got {rank}")
 
 
 def ahead(logits: Reps, clean: Reps, target: Reps, rank: int) -> PerImage:
@@ -62,7 +63,7 @@ def ahead(logits: Reps, clean: Reps, target: Reps, rank: int) -> PerImage:
         HoldfastError: fewer other classes than the rank, or none at all.
     """
     if logits.shape[1] < max(rank, 1) + 1:
-        raise HoldfastError(
+        raise Mismatch(
             f"objectives of classes: expected logits of at least {max(rank, 1) + 1} classes, got {logits.shape[1]}; "
             + ("take a lower rank" if rank > 1 else "attack the representation itself with untargeted or targeted")
         )

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import HoldfastError, Objective, PerImage, Reps
+from holdfast.core import Objective, PerImage, Reps
+from holdfast.runtime.errors import Mismatch
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class LogisticContrastive(Objective):
     def __call__(self, reps: Reps, clean: Reps, target: Tensor | None = None) -> PerImage:
         assert target is not None  # `pursue` has checked
         if target.shape[:1] != reps.shape[:1] or target.shape[-1:] != reps.shape[1:] or target.ndim not in (2, 3, 4):
-            raise HoldfastError(
+            raise Mismatch(
                 f"logistic_contrastive: expected negatives [{len(reps)}, {reps.shape[1]}], or several for each image "
                 f"[{len(reps)}, K, {reps.shape[1]}], got {list(target.shape)}"
             )

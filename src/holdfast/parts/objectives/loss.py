@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Objective, PerImage, Reps
+from holdfast.core import Objective, PerImage, Reps
 from holdfast.numerics.geometry.invariance import NOTHING
+from holdfast.runtime.errors import Failed
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Loss(Objective):
         """
         values = self.function(reps, clean, target)
         if values.shape != reps.shape[:1]:
-            raise HoldfastError(
+            raise Failed(
                 f"loss: expected one value per image, {list(reps.shape[:1])}, got {list(values.shape)}; "
                 "return the loss without reduction (a batch-wise loss: its value divided among the images)"
             )

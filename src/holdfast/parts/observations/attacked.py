@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import Album, Attack, Ball, HoldfastError, Objective, Observation, Passes, Positions, Search, Shard
+from holdfast.core import Album, Attack, Ball, Objective, Observation, Passes, Positions, Search, Shard
 from holdfast.core.chart import Chart, Curves, Line, numbers
 from holdfast.core.registry import part_name
 from holdfast.parts.attacks.pgd import Pgd
@@ -18,6 +18,7 @@ from holdfast.parts.observations.shared.gallery import farthest, gallery
 from holdfast.parts.observations.shared.judged_again import reevaluate_with_new_draws
 from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.checked import Count
+from holdfast.runtime.errors import BadValue
 
 
 def partners(positions: Positions) -> Positions:
@@ -63,7 +64,7 @@ class Attacked(Observation):
 
     def __post_init__(self) -> None:
         if self.objective.batchwise:
-            raise HoldfastError(
+            raise BadValue(
                 f"{type(self.objective).__name__} couples the images of a batch, so an audit's numbers would depend "
                 "on the batch size; use it in training or call the attack directly"
             )

@@ -6,13 +6,14 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Objective, Passes, PerImage, Reps, Search, Shard
+from holdfast.core import Attack, Ball, Goal, Images, Objective, Passes, PerImage, Reps, Search, Shard
 from holdfast.core.registry import part_name
 from holdfast.core.source_spec import label
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.shared.first import OfFirst
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.errors import BadValue, Unsupported
 from holdfast.runtime.privacy import public
 
 
@@ -38,7 +39,7 @@ class AttackedImages(OfFirst):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.objective.batchwise or self.objective.needs_target or self.objective.of_logits:
-            raise HoldfastError(
+            raise BadValue(
                 "attacked_images: expected an untargeted objective of representations, got "
                 f"{part_name(self.objective)}; take untargeted, or a loss of your own that is untargeted"
             )
@@ -83,7 +84,7 @@ class AttackedImages(OfFirst):
         # Such an attack ends where it began, and would make the audited
         # encoder look robust to this surrogate
         if moves.gradients and not moves.moved:
-            raise HoldfastError(
+            raise Unsupported(
                 f"surrogate {shard.encoder.name!r}: expected gradients with respect to the pixels, got zeros alone (it "
                 "rounds, or does not read its input); name another surrogate, or take an attack without gradients: "
                 "--set '*.attack=square'"

@@ -8,13 +8,14 @@ from jaxtyping import Float
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import Attack, Ball, Goal, HoldfastError, Margin, Objective, Passes, Reps, Search, Shard
+from holdfast.core import Attack, Ball, Goal, Margin, Objective, Passes, Reps, Search, Shard
 from holdfast.core.registry import part_name
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.failures.misclassified import Misclassified
 from holdfast.parts.objectives.pair_margin import PairMargin
 from holdfast.parts.observations.shared.margins import OfMargins, clean_of, confusion, nearest_rows, rounding, row
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.errors import BadValue, Missing
 
 
 @dataclass(frozen=True)
@@ -43,12 +44,12 @@ class AttackedPairs(OfMargins):
         if isinstance(self.objective, PairMargin):  # the margin that counts, and that is certified
             object.__setattr__(self, "objective", PairMargin(self.divergence))
         if self.objective.batchwise:
-            raise HoldfastError(
+            raise BadValue(
                 f"{type(self.objective).__name__} couples the images of a batch; attack pairs with pair_margin, "
                 "instance_contrastive or untargeted"
             )
         if self.negatives is None:
-            raise HoldfastError("attacked_pairs: every negative is attacked on its own: say how many")
+            raise Missing("attacked_pairs: every negative is attacked on its own: say how many")
 
     @property
     @override

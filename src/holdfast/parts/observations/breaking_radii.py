@@ -9,21 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import (
-    Album,
-    Ball,
-    Failure,
-    Goal,
-    HoldfastError,
-    Images,
-    Margin,
-    Passes,
-    PerImage,
-    Reps,
-    Rivals,
-    Search,
-    Shard,
-)
+from holdfast.core import Album, Ball, Failure, Goal, Images, Margin, Passes, PerImage, Reps, Rivals, Search, Shard
 from holdfast.numerics.geometry.divergence import DistanceMargin
 from holdfast.parts.attacks.minimum_norm import MinimumNorm
 from holdfast.parts.attacks.pgd import Pgd
@@ -38,6 +24,7 @@ from holdfast.parts.observations.shared.margins import clean_of
 from holdfast.parts.observations.shared.smallest_changes import pack_first_changes, smallest_changes
 from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.checked import Count
+from holdfast.runtime.errors import BadValue, Missing
 
 CLEARLY = 1e-4
 """Value of the failure above which an image counts as broken: -1 without a disturbance, and rounding is far smaller."""
@@ -74,11 +61,11 @@ class BreakingRadii(OfAnyRadius, OfFirst):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.steps < LEAST:
-            raise HoldfastError(f"breaking_radii: expected steps >= {LEAST}, got {self.steps}")
+            raise BadValue(f"breaking_radii: expected steps >= {LEAST}, got {self.steps}")
         if self.queries is not None and self.queries < FEWEST_QUERIES:
-            raise HoldfastError(f"breaking_radii: expected queries >= {FEWEST_QUERIES}, got {self.queries}")
+            raise BadValue(f"breaking_radii: expected queries >= {FEWEST_QUERIES}, got {self.queries}")
         if self.only_ranks and self.queries is None:
-            raise HoldfastError("breaking_radii: only_ranks=true is a search by queries; give queries=500, say")
+            raise Missing("breaking_radii: only_ranks=true is a search by queries; give queries=500, say")
 
     @classmethod
     def of(cls, search: Search, first: int) -> "BreakingRadii":

@@ -7,13 +7,13 @@ from jaxtyping import Int
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import HoldfastError, LinearProbe, Margin, Shard
+from holdfast.core import LinearProbe, Margin, Shard
 from holdfast.core.registry import part_name
 from holdfast.parts.divergences.cosine import Cosine
 from holdfast.parts.observations.shared.both_radii import BothRadii
 from holdfast.parts.observations.shared.margins import clean_of
 from holdfast.parts.probes.linear import Linear
-from holdfast.runtime.errors import no_labels
+from holdfast.runtime.errors import BadValue, NotEnough, no_labels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class ClassPairRadii(BothRadii):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.classes < 1 or self.negatives < 1:
-            raise HoldfastError(
+            raise BadValue(
                 f"class_pair_radii: expected classes >= 1 and negatives >= 1, got {self.classes} and {self.negatives}"
             )
 
@@ -85,7 +85,7 @@ class ClassPairRadii(BothRadii):
         for rival in rivals:
             members = (labels == rival).nonzero().flatten()
             if len(members) < self.negatives:
-                raise HoldfastError(
+                raise NotEnough(
                     f"class_pair_radii: expected {self.negatives} images of every class, got {len(members)} of class "
                     f"{int(rival)}; use more images or fewer negatives"
                 )
@@ -93,7 +93,7 @@ class ClassPairRadii(BothRadii):
             first = int((members > place).long().argmax()) if bool((members > place).any()) else 0
             chosen.append(members.roll(-first)[: self.negatives])
         if not chosen:
-            raise HoldfastError("class_pair_radii: expected images of at least 2 classes, got 1")
+            raise NotEnough("class_pair_radii: expected images of at least 2 classes, got 1")
         return torch.stack(chosen)
 
     def _margins(self, clean: Tensor, labels: Tensor, places: Tensor, group: Tensor) -> Margin:

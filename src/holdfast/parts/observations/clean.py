@@ -9,7 +9,7 @@ from typing_extensions import override
 from holdfast.core import HoldfastError, Passes, Reps, Shard, Subject
 from holdfast.parts.observations.shared.all import OfAll
 from holdfast.parts.observations.shared.judged_again import reevaluate_with_new_draws
-from holdfast.runtime.errors import first_line
+from holdfast.runtime.errors import Failed, NotFinite, first_line
 
 
 @dataclass(frozen=True)
@@ -51,20 +51,20 @@ class Clean(OfAll):
         except (HoldfastError, torch.OutOfMemoryError):
             raise
         except Exception as error:
-            raise HoldfastError(
+            raise Failed(
                 f"encoder {shard.encoder.name!r} fails on images {list(kept.shape[1:])} of {kept.dtype}: "
                 f"{first_line(error)}; "
                 "?channels= and ?size= of the data spec change the images, .float() the encoder"
             ) from error
         if not torch.equal(shard.x, kept):
-            raise HoldfastError(
+            raise Failed(
                 f"encoder {shard.encoder.name!r} changes its input in place; let it work on a copy (x = x.clone())"
             )
         # every representation is finite
         bad = (~torch.isfinite(reps).all(1)).nonzero().flatten().tolist()
         if bad:
             names = ", ".join(shard.rng.ids[i] for i in bad[:3])
-            raise HoldfastError(
+            raise NotFinite(
                 f"encoder {shard.encoder.name!r}: the representation of {len(bad)} images is NaN or infinite "
                 f"(first: {names}); check its weights, its normalisation and its precision: float16 ends at 65,504"
             )

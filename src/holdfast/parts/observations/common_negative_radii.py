@@ -7,11 +7,12 @@ from jaxtyping import Int
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import HoldfastError, Margin, Shard
+from holdfast.core import Margin, Shard
 from holdfast.core.registry import part_name
 from holdfast.parts.divergences.cosine import Cosine
 from holdfast.parts.observations.shared.both_radii import BothRadii
 from holdfast.parts.observations.shared.margins import clean_of
+from holdfast.runtime.errors import BadValue, NotEnough
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +30,7 @@ class CommonNegativeRadii(BothRadii):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.negatives < 1:
-            raise HoldfastError(f"common_negative_radii: expected negatives >= 1, got {self.negatives}")
+            raise BadValue(f"common_negative_radii: expected negatives >= 1, got {self.negatives}")
 
     @property
     @override
@@ -47,7 +48,7 @@ class CommonNegativeRadii(BothRadii):
         # The last images, because audits attack the first ones: no image is its own negative
         first = len(clean) - self.negatives
         if int(shard.positions.max()) >= first:
-            raise HoldfastError(
+            raise NotEnough(
                 f"common_negative_radii: expected {self.negatives} images that are not attacked, got "
                 f"{len(clean) - int(shard.positions.max()) - 1}; attack fewer, or use more images"
             )

@@ -7,10 +7,11 @@ from jaxtyping import Int
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import Grid, HoldfastError, Images, Passes, Shard
+from holdfast.core import Grid, Images, Passes, Shard
 from holdfast.parts.objectives.shared.tokens import no_patches
 from holdfast.parts.observations.shared.first import OfFirst
 from holdfast.parts.observations.shared.noisy import represent
+from holdfast.runtime.errors import Mismatch, Unsupported
 
 GREY = 0.5
 """What the pixels of the covered patch become."""
@@ -41,7 +42,7 @@ class Covered(OfFirst):
         """
         grid = shard.encoder.grid
         if grid is None:
-            raise HoldfastError(f"covered: {no_patches(shard.encoder)}")
+            raise Unsupported(f"covered: {no_patches(shard.encoder)}")
         place = (shard.rng.child("covered").uniform(1)[:, 0] * grid.patches).long()
         return {"reps": represent(shard, cover_patch(shard.x, grid, place)), "place": place}
 
@@ -59,7 +60,7 @@ def cover_patch(x: Images, grid: Grid, place: Int[Tensor, "batch"]) -> Images:
     """
     (height, width), (rows, columns) = x.shape[2:], (grid.rows, grid.columns)
     if rows > height or columns > width:
-        raise HoldfastError(f"covered: expected patches of a pixel or more, got {grid.in_words} of {height} × {width}")
+        raise Mismatch(f"covered: expected patches of a pixel or more, got {grid.in_words} of {height} × {width}")
     # Which row (column) of patches each row (column) of pixels belongs to, also
     # where they do not divide evenly
     row = torch.arange(height, device=x.device) * rows // height == (place // columns).to(x.device)[:, None]

@@ -16,7 +16,6 @@ from holdfast.core import (
     Divergence,
     Encoder,
     Goal,
-    HoldfastError,
     Images,
     Passes,
     PerImage,
@@ -43,6 +42,7 @@ from holdfast.parts.observations.breaking_radii import LEAST as FEWEST_STEPS
 from holdfast.parts.observations.shared.first import OfFirst
 from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.checked import Count
+from holdfast.runtime.errors import BadValue
 
 HALVINGS = 10
 """Halvings of the way to where one side answers otherwise, at each of which both are asked."""
@@ -95,9 +95,9 @@ class Disagreements(OfFirst):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.steps < FEWEST_STEPS:
-            raise HoldfastError(f"disagreements: expected steps >= {FEWEST_STEPS}, got {self.steps}")
+            raise BadValue(f"disagreements: expected steps >= {FEWEST_STEPS}, got {self.steps}")
         if self.queries is not None and self.queries < FEWEST_QUERIES:
-            raise HoldfastError(f"disagreements: expected queries >= {FEWEST_QUERIES}, got {self.queries}")
+            raise BadValue(f"disagreements: expected queries >= {FEWEST_QUERIES}, got {self.queries}")
 
     @property
     @override

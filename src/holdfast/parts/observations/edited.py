@@ -9,13 +9,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import Album, Failure, HoldfastError, Images, Passes, Reps, Shard
+from holdfast.core import Album, Failure, Images, Passes, Reps, Shard
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.observations.breaking_radii import CLEARLY
 from holdfast.parts.observations.shared.first import OfFirst
 from holdfast.parts.observations.shared.noisy import evaluate_clean, represent
 from holdfast.parts.observations.shared.smallest_changes import pack_first_changes, smallest_changes
 from holdfast.parts.threats.edit import Edit
+from holdfast.runtime.errors import BadValue
 
 Strengths = Float[Tensor, "rows"]
 
@@ -61,9 +62,9 @@ class Edited(OfFirst):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.strengths < 2:
-            raise HoldfastError(f"edited: expected strengths >= 2, mild and heavy, got {self.strengths}")
+            raise BadValue(f"edited: expected strengths >= 2, mild and heavy, got {self.strengths}")
         if self.halvings > 20:
-            raise HoldfastError(f"edited: expected at most 20 halvings, a millionth of the range, got {self.halvings}")
+            raise BadValue(f"edited: expected at most 20 halvings, a millionth of the range, got {self.halvings}")
 
     @property
     @override

@@ -6,10 +6,11 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import HoldfastError, Passes, Shard
+from holdfast.core import Passes, Shard
 from holdfast.parts.observations.harmful_pair import HarmfulPair, find_failures
 from holdfast.parts.observations.shared.first import OfFirst
 from holdfast.parts.observations.shared.noisy import evaluate_clean
+from holdfast.runtime.errors import Missing
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class EditedTwice(OfFirst):
             HoldfastError: an edit that these images do not fit, or a representation that is not finite.
         """
         if shard.read is None:
-            raise HoldfastError("edited_twice: harmful_pair must be observed before images are judged after its pair")
+            raise Missing("edited_twice: harmful_pair must be observed before images are judged after its pair")
         event, chosen = self.chosen.failure.bind(shard), shard.read(self.chosen)
         first, second = chosen["pair"].tolist()
         wrong = (evaluate_clean(shard, event) > 0).double()

@@ -11,11 +11,11 @@ from jaxtyping import Int
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import Classifier, Encoder, Head, HoldfastError, Images, Passes, Scope, Shard, Threat
+from holdfast.core import Classifier, Encoder, Head, Images, Passes, Scope, Shard, Threat
 from holdfast.core.registry import part_name
 from holdfast.parts.observations.shared.training import OfTraining
 from holdfast.parts.probes.shared.training import classes_of
-from holdfast.runtime.errors import no_labels, unknown
+from holdfast.runtime.errors import BadValue, Missing, NotFinite, Unsupported, no_labels, unknown
 from holdfast.sources.encoders.shared.copies import copy_with_state, state_of, trainable
 from holdfast.sources.encoders.shared.weights import fix_seed
 
@@ -65,9 +65,9 @@ class FineTuned(OfTraining):
         if self.optimiser not in RATES:
             raise unknown("optimiser of fine_tuned", self.optimiser, RATES)
         if min(self.epochs, self.batch_size) < 1 or not 0 <= self.weight_decay < math.inf:
-            raise HoldfastError(f"fine_tuned: expected positive epochs and batch_size, weight_decay >= 0, got {self}")
+            raise BadValue(f"fine_tuned: expected positive epochs and batch_size, weight_decay >= 0, got {self}")
         if self.rate is not None and not 0 < self.rate < math.inf:
-            raise HoldfastError(f"fine_tuned: expected a rate above 0, or None for the paper's, got {self.rate}")
+            raise BadValue(f"fine_tuned: expected a rate above 0, or None for the paper's, got {self.rate}")
 
     @property
     @override
@@ -108,13 +108,13 @@ class FineTuned(OfTraining):
             for epoch, x, numbers in self._batches(shard, targets.to(shard.x.device), random):
                 reps = tuned(x.requires_grad_(bare))
                 if not reps.requires_grad:
-                    raise HoldfastError(
+                    raise Unsupported(
                         f"encoder {shard.encoder.name!r}: expected a representation with a gradient to the network's "
                         "weights to fine-tune them, got one without; use a probe"
                     )
                 loss = F.cross_entropy(F.linear(reps.float(), weights, bias), numbers)
                 if not loss.isfinite():
-                    raise HoldfastError(
+                    raise NotFinite(
                         f"fine-tuning of {shard.encoder.name!r}: the loss is not finite in epoch {epoch + 1}; expected "
                         f"finite representations, or a rate below {self._rate:g}"
                     )
@@ -128,7 +128,7 @@ class FineTuned(OfTraining):
     def read_from(self, shard: Shard) -> tuple[Encoder, Classifier]:
         """Return what was fine-tuned before, with its layer."""
         if shard.read is None:
-            raise HoldfastError(f"{part_name(self)} must be observed before what it classifies")
+            raise Missing(f"{part_name(self)} must be observed before what it classifies")
         state = shard.read(self)
         head = Head(state["weights"].to(shard.x.device), state["bias"].to(shard.x.device), state["classes"])
         return copy_with_state(shard.encoder, state), head

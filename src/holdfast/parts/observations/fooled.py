@@ -9,20 +9,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 from typing_extensions import override
 
-from holdfast.core import (
-    Attack,
-    Ball,
-    Event,
-    Head,
-    HoldfastError,
-    Images,
-    LinearProbe,
-    Objective,
-    Passes,
-    Reps,
-    Search,
-    Shard,
-)
+from holdfast.core import Attack, Ball, Event, Head, Images, LinearProbe, Objective, Passes, Reps, Search, Shard
 from holdfast.core.registry import part_name
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.minimum_norm import MinimumNorm, within
@@ -36,6 +23,7 @@ from holdfast.parts.observations.shared.margins import clean_of
 from holdfast.parts.observations.shared.noisy import wrong
 from holdfast.parts.probes.linear import Linear
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.errors import BadValue
 from holdfast.runtime.waiting import at_hand, move_to
 
 EVERY = 8
@@ -74,13 +62,13 @@ class Fooled(OfFirst):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.attacks or len(self.attacks) != len(self.objectives):
-            raise HoldfastError(
+            raise BadValue(
                 f"fooled: expected an objective for each attack, and one attack or more, got {len(self.attacks)} "
                 f"attacks and {len(self.objectives)} objectives"
             )
         for objective in self.objectives:
             if objective.batchwise:
-                raise HoldfastError(
+                raise BadValue(
                     f"fooled: {part_name(objective)} couples the images of a batch; take cross_entropy, dlr or "
                     "class_margin"
                 )

@@ -8,13 +8,14 @@ from jaxtyping import Float
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import Corruption, Event, Failure, HoldfastError, Observation, Passes, Scope, Shard
+from holdfast.core import Corruption, Event, Failure, Observation, Passes, Scope, Shard
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.observations.breaking_radii import CLEARLY
 from holdfast.parts.observations.shared.noisy import represent
 from holdfast.parts.threats.chain import Chain
 from holdfast.parts.threats.edit import Edit
 from holdfast.runtime.checked import Count
+from holdfast.runtime.errors import BadValue
 
 
 @dataclass(frozen=True)
@@ -49,9 +50,9 @@ class HarmfulPair(Observation):
 
     def __post_init__(self) -> None:
         if self.harmless > 1:
-            raise HoldfastError(f"harmful_pair: harmless: expected a share of images up to 1, got {self.harmless:g}")
+            raise BadValue(f"harmful_pair: harmless: expected a share of images up to 1, got {self.harmless:g}")
         if not self.edits:
-            raise HoldfastError("harmful_pair: edits: expected one edit or more, got none")
+            raise BadValue("harmful_pair: edits: expected one edit or more, got none")
 
     @property
     @override

@@ -6,9 +6,10 @@ from jaxtyping import Float
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import HoldfastError, Observation, Passes, Scope, Shard
+from holdfast.core import Observation, Passes, Scope, Shard
 from holdfast.core.registry import part_name
 from holdfast.numerics.gaussian_classes.covariance import Covariance, of_images
+from holdfast.runtime.errors import BadValue, Missing
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class ImageCovariance(Observation):
 
     def __post_init__(self) -> None:
         if self.count < 2:
-            raise HoldfastError(f"image_covariance: expected at least 2 images, got {self.count}")
+            raise BadValue(f"image_covariance: expected at least 2 images, got {self.count}")
 
     @property
     @override
@@ -66,6 +67,6 @@ class ImageCovariance(Observation):
     def read_from(self, shard: Shard) -> tuple[Covariance, Float[Tensor, "pixels"]]:
         """Return what was estimated before: covariance and mean."""
         if shard.read is None:
-            raise HoldfastError(f"{part_name(self)} must be observed before what draws by it")
+            raise Missing(f"{part_name(self)} must be observed before what draws by it")
         estimate = shard.read(self)
         return Covariance(estimate["vectors"], estimate["values"], float(estimate["rest"])), estimate["mean"]

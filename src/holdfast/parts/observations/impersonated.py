@@ -16,7 +16,6 @@ from holdfast.core import (
     Ball,
     Goal,
     Head,
-    HoldfastError,
     Images,
     LinearProbe,
     Objective,
@@ -35,7 +34,7 @@ from holdfast.parts.observations.shared.first import OfFirst
 from holdfast.parts.observations.shared.label_sets import LabelSet, apart, labels_of, predict_membership, sides
 from holdfast.parts.probes.linear import Linear
 from holdfast.parts.threats.linf import Linf
-from holdfast.runtime.errors import no_labels
+from holdfast.runtime.errors import BadValue, Conflict, NotEnough, no_labels
 
 GALLERY = 6
 """Pairs, the first ones, whose attacked images are kept as pictures."""
@@ -90,16 +89,16 @@ class Impersonated(OfFirst):
         super().__post_init__()
         for sets in (self.classes, self.known_as or self.classes):
             if not apart(sets):
-                raise HoldfastError(f"impersonated: expected two different classes, got {list(sets)}")
+                raise BadValue(f"impersonated: expected two different classes, got {list(sets)}")
         if not isinstance(self.objective, Targeted):
-            raise HoldfastError(f"impersonated: expected the objective targeted, got {part_name(self.objective)}")
+            raise BadValue(f"impersonated: expected the objective targeted, got {part_name(self.objective)}")
         if any(not 0 <= step <= self.attack.steps for step in self.readouts):
-            raise HoldfastError(
+            raise BadValue(
                 f"impersonated: expected read-outs from 0 to {self.attack.steps} steps of the attack, got "
                 f"{list(self.readouts)}"
             )
         if self.restart and not (isinstance(self.attack, Pgd) and self.attack.step_size and min(self.steps) > 0):
-            raise HoldfastError(
+            raise Conflict(
                 "impersonated: expected pgd with a step_size, and read-outs from 1 step on, where it restarts, got "
                 f"{part_name(self.attack)} and {list(self.steps)}; restart = false searches one ball with any attack"
             )
@@ -264,7 +263,7 @@ class Impersonated(OfFirst):
         for side, name in enumerate(self.classes):
             members = of == side
             if not members.any():
-                raise HoldfastError(
+                raise NotEnough(
                     f"impersonated: expected images of the classes {self.classes[0]} and {self.classes[1]}, got none "
                     f"of class {name} among {len(labels)}; choose two of {labels.unique().tolist()[:10]}"
                 )

@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import Ball, Certifier, HoldfastError, LinearProbe, Margin, Passes, PerImage, Shard
+from holdfast.core import Ball, Certifier, LinearProbe, Margin, Passes, PerImage, Shard
 from holdfast.core.registry import part_name
 from holdfast.core.threat import image_shape
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.observations.shared.first import OfAnyRadius, OfFirst
 from holdfast.parts.probes.linear import Linear
 from holdfast.parts.threats.linf import Linf
-from holdfast.runtime.errors import no_labels
+from holdfast.runtime.errors import BadValue, no_labels
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class LogitRadii(OfAnyRadius, OfFirst):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.halvings < 1:
-            raise HoldfastError(f"logit_radii: halvings: expected at least 1, got {self.halvings}")
+            raise BadValue(f"logit_radii: halvings: expected at least 1, got {self.halvings}")
 
     @property
     @override

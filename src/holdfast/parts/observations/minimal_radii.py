@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import Ball, HoldfastError, Images, Margin, Passes, Search, Shard
+from holdfast.core import Ball, Images, Margin, Passes, Search, Shard
 from holdfast.parts.attacks.minimum_norm import MinimumNorm
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.attacks.shared.minimal import minimal_radius, passes
@@ -18,6 +18,7 @@ from holdfast.parts.objectives.pair_margin import PairMargin
 from holdfast.parts.observations.shared.first import OfAnyRadius
 from holdfast.parts.observations.shared.margins import OfMargins, clean_of, confusion, last_digits, nearest_rows, row
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.errors import BadValue, Missing
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class MinimalRadii(OfAnyRadius, OfMargins):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.steps < (0 if self.keep else 1) or not isinstance(self.negatives, int):
-            raise HoldfastError(
+            raise BadValue(
                 f"minimal_radii: expected steps >= 1 and a number of negatives, got steps={self.steps}, "
                 f"negatives={self.negatives}"
             )
@@ -85,7 +86,7 @@ class MinimalRadii(OfAnyRadius, OfMargins):
             least = torch.stack([size for size, *_ in searches], 1).amin(1, keepdim=True)
             return {"radius": least, **_side_by_side(searches)}
         if shard.others is None:
-            raise HoldfastError("minimal_radii: the search begins at the negatives, and their images cannot be had")
+            raise Missing("minimal_radii: the search begins at the negatives, and their images cannot be had")
         searches = []
         for number, others in enumerate(self.others(shard).unbind(1)):
             rows = torch.full_like(others, number)

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import HoldfastError, Images, Observation, Passes, Reps, Rng, Scope, Shard
+from holdfast.core import Images, Observation, Passes, Reps, Rng, Scope, Shard
 from holdfast.numerics.gaussian_classes.conditional import ConditionalGaussian, ones, random_direction
 from holdfast.numerics.gaussian_classes.covariance import isotropic
 from holdfast.numerics.gaussian_classes.robust_bayes import SHRINKAGES, fit
@@ -18,7 +18,7 @@ from holdfast.numerics.gaussian_classes.thin import thin_fit
 from holdfast.parts.observations.image_covariance import ImageCovariance
 from holdfast.parts.observations.smoothed import block_size
 from holdfast.runtime.checked import Count, OrInfinity, Positive
-from holdfast.runtime.errors import unknown
+from holdfast.runtime.errors import BadValue, Conflict, NotEnough, NotFinite, unknown
 
 Signs = Float[Tensor, "batch"]
 
@@ -87,16 +87,14 @@ class Mixtures(Observation):
         for name, values, least in (("epsilons", self.epsilons, 0.0), ("separations", self.separations, 1e-9)):
             fine = values and all(least <= value < math.inf for value in values)
             if not fine or list(values) != sorted(set(values)):
-                raise HoldfastError(f"mixtures: {name}: expected numbers from {least:g} on, increasing, got {values}")
+                raise BadValue(f"mixtures: {name}: expected numbers from {least:g} on, increasing, got {values}")
         for name, number, least in (("samples", self.samples, 8), ("estimated_from", self.estimated_from, 2)):
             if number < least:
-                raise HoldfastError(f"mixtures: {name}: expected {least} or more, got {number}")
+                raise BadValue(f"mixtures: {name}: expected {least} or more, got {number}")
         if self.convention == "authors" and self.shrinkage != "none":
-            raise HoldfastError(
-                f"mixtures: the authors shrink no covariance, got shrinkage={self.shrinkage}; leave it out"
-            )
+            raise Conflict(f"mixtures: the authors shrink no covariance, got shrinkage={self.shrinkage}; leave it out")
         if self.norm < 1:
-            raise HoldfastError(f"mixtures: norm: expected 1 or more, got {self.norm:g}")
+            raise BadValue(f"mixtures: norm: expected 1 or more, got {self.norm:g}")
 
     @property
     @override
@@ -188,7 +186,7 @@ class Mixtures(Observation):
         if self.domain is not None:
             covariance, centre = self.domain.read_from(shard)
             if self.directions > len(covariance.values):
-                raise HoldfastError(
+                raise NotEnough(
                     f"mixtures: expected at most {len(covariance.values)} directions, in which these images vary, got "
                     f"{self.directions}; give more images, or ask for fewer"
                 )
@@ -224,7 +222,7 @@ class Mixtures(Observation):
         with torch.no_grad():
             reps = shard.encoder(x).float().cpu()
         if not bool(reps.isfinite().all()):
-            raise HoldfastError(
+            raise NotFinite(
                 f"encoder {shard.encoder.name!r}: the representation of a synthetic image is NaN or infinite; mixtures "
                 "need an encoder that takes pixels outside [0, 1], or clamp = true"
             )

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import AnyDivergence, Ball, HoldfastError, Passes, Shard
+from holdfast.core import AnyDivergence, Ball, Passes, Shard
 from holdfast.core.divergence import require
 from holdfast.core.pair import Pair
 from holdfast.core.registry import part_name
@@ -22,6 +22,7 @@ from holdfast.parts.observations.disagreements import LEVEL
 from holdfast.parts.observations.proved_radii import PROBES, ProvedRadii
 from holdfast.parts.observations.shared.first import OfFirst
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.errors import BadValue
 
 NETWORKS = 3
 """Networks that are bounded for a cosine: both, and their difference."""
@@ -91,7 +92,7 @@ class ProvedAlike(OfFirst):
             return torch.full((len(x),), torch.nan, dtype=torch.float64)
         both, radius = Apart(first, second), getattr(self.ball, "radius", None)
         if radius is None:
-            raise HoldfastError(f"proved_alike: expected a ball with a radius, got {self.ball}")
+            raise BadValue(f"proved_alike: expected a ball with a radius, got {self.ball}")
         radii = torch.full((1,), radius, dtype=torch.float64, device=x.device)
         least = []
         # One by one, as the ranges of both decide what their difference is

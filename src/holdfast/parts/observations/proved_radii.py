@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import Ball, Failure, HoldfastError, Margin, Passes, PerImage, Shard
+from holdfast.core import Ball, Failure, Margin, Passes, PerImage, Shard
 from holdfast.core.divergence import require
 from holdfast.core.registry import part_name
 from holdfast.numerics.geometry.divergence import LinearDivergence
@@ -17,6 +17,7 @@ from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.observations.shared.first import OfAnyRadius, OfFirst
 from holdfast.parts.observations.shared.margins import pieces
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.errors import BadValue, Unsupported
 
 PROBES = 8
 """Radii probed for each image, about: the search decides how many, so this is an estimate."""
@@ -43,7 +44,7 @@ class ProvedRadii(OfAnyRadius, OfFirst):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 < self.tolerance < 1:
-            raise HoldfastError(f"proved_radii: expected a tolerance between 0 and 1, in pixels, got {self.tolerance}")
+            raise BadValue(f"proved_radii: expected a tolerance between 0 and 1, in pixels, got {self.tolerance}")
 
     @property
     @override
@@ -72,7 +73,7 @@ class ProvedRadii(OfAnyRadius, OfFirst):
         """
         rivals = self.failure.rivals(shard)
         if rivals is None:
-            raise HoldfastError(
+            raise Unsupported(
                 f"proved_radii: expected a failure that margins describe, such as nearest, got {self.failure.title!r}"
             )
         linear = rivals.margins

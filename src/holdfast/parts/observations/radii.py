@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import Ball, HoldfastError, Passes, Shard
+from holdfast.core import Ball, Passes, Shard
 from holdfast.core.registry import part_name
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
@@ -13,6 +13,7 @@ from holdfast.parts.certifiers.shared.radius import certify_radii
 from holdfast.parts.observations.shared.first import OfAnyRadius
 from holdfast.parts.observations.shared.margins import OfMargins
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.errors import BadValue
 
 PROBES = 6
 """Radii probed for each pair, about: the search decides how many, so this is an estimate."""
@@ -37,7 +38,7 @@ class Radii(OfAnyRadius, OfMargins):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 < self.tolerance < 1:
-            raise HoldfastError(f"radii: expected a tolerance between 0 and 1, in pixels, got {self.tolerance}")
+            raise BadValue(f"radii: expected a tolerance between 0 and 1, in pixels, got {self.tolerance}")
 
     @property
     @override

@@ -8,12 +8,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import Failure, HoldfastError, Noise, Passes, Shard
+from holdfast.core import Failure, Noise, Passes, Shard
 from holdfast.parts.estimators.splitting import Splitting
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.observations.shared.noisy import OfNoise, apply_noise, noise_of, values, wrong
 from holdfast.parts.observations.smoothed import block_size
 from holdfast.parts.observations.worst_noise import WorstNoise
+from holdfast.runtime.errors import BadValue
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class RareFailures(OfNoise):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.noise, (Noise, WorstNoise)):
-            raise HoldfastError(
+            raise BadValue(
                 "rare_failures: expected a noise (uniform, laplace, rotation, ...), got a "
                 f"{type(self.noise).__name__}: the estimator moves the normal numbers that a draw is made of"
             )

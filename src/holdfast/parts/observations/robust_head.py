@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import HoldfastError, Images, Observation, Passes, Positions, Scope, Score, Shard, Threat
+from holdfast.core import Images, Observation, Passes, Positions, Scope, Score, Shard, Threat
 from holdfast.core.registry import part_name
 from holdfast.numerics.gaussian_classes import synbench
 from holdfast.parts.observations.mixtures import Mixtures
 from holdfast.parts.observations.shared.training import OfTraining
 from holdfast.parts.probes.robust_linear import RobustLinear, together
-from holdfast.runtime.errors import no_labels
+from holdfast.runtime.errors import BadValue, Missing, NotEnough, Unsupported, no_labels
 
 BLOCK = 2**25
 """Pixel values of training images that are kept in memory, about (128 MiB); of more, each batch is read anew."""
@@ -46,7 +46,7 @@ class RobustHead(OfTraining):
 
     def __post_init__(self) -> None:
         if not isinstance(self.probe.chosen_by, Mixtures | None):
-            raise HoldfastError(
+            raise BadValue(
                 f"robust_head: chosen_by: expected the observation mixtures, got {part_name(self.probe.chosen_by)}"
             )
 
@@ -105,7 +105,7 @@ class RobustHead(OfTraining):
         need = 8 * count * (self.probe.epochs + 1) * (dim + 1)
         if radius > 0 and need > KEPT:
             most = KEPT // (8 * (self.probe.epochs + 1) * (dim + 1))
-            raise HoldfastError(
+            raise NotEnough(
                 f"robust probing keeps the representations of every attack: {count:,} images of {dim} dimensions and "
                 f"{self.probe.epochs} epochs take {need / 2**30:.0f} GiB, expected at most {KEPT / 2**30:.0f}; give "
                 f"{most:,} training images (--train-images) or fewer epochs"
@@ -116,11 +116,11 @@ class RobustHead(OfTraining):
         if not isinstance(self.probe.chosen_by, Mixtures):
             return self.probe.ball.radius
         if shard.read is None:
-            raise HoldfastError("robust_head: its mixtures must be observed before")
+            raise Missing("robust_head: its mixtures must be observed before")
         # SynBench, Table 3: robust probing with the ε whose score is the highest
         best = _best(self.probe.chosen_by, shard.read(self.probe.chosen_by), self.probe.threshold)
         if best.value is None:
-            raise HoldfastError(
+            raise Unsupported(
                 f"{part_name(self)}: expected an ε with a SynBench score above 0, got none: {best.note}; give the "
                 "probe a ball of its own and no chosen_by"
             )

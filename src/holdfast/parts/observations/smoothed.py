@@ -9,25 +9,14 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import (
-    Encoder,
-    Head,
-    HoldfastError,
-    Images,
-    LinearProbe,
-    Observation,
-    Passes,
-    Reps,
-    Rng,
-    Shard,
-)
+from holdfast.core import Encoder, Head, Images, LinearProbe, Observation, Passes, Reps, Rng, Shard
 from holdfast.core.registry import part_name
 from holdfast.parts.smoothing.pair_probability import PairProbability
 from holdfast.parts.smoothing.shared.certificate import Anchor, Certificate
 from holdfast.parts.smoothing.shared.readers import Readers
 from holdfast.parts.threats.gaussian import Gaussian
 from holdfast.runtime.checked import Count
-from holdfast.runtime.errors import no_labels
+from holdfast.runtime.errors import NotFinite, no_labels
 
 TOGETHER = 16
 """Images that draw at a time, each number once for all of them."""
@@ -188,7 +177,7 @@ def _represent(encoder: Encoder, noisy: Images, sigma: float, image: str) -> Rep
     reps = encoder(noisy)
     # the sum of what is not finite is not finite; where it overflows, every number is looked at
     if not math.isfinite(reps.sum()) and not bool(reps.isfinite().all()):
-        raise HoldfastError(
+        raise NotFinite(
             f"encoder {encoder.name!r}: the representation of a noisy image is NaN or infinite (sigma {sigma:g}, image "
             f"{image}); an encoder that cannot take pixels outside [0, 1] is smoothed with clip=true"
         )

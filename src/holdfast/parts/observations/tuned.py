@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import HoldfastError, Passes, Shard, Threat
+from holdfast.core import Passes, Shard, Threat
 from holdfast.parts.observations.fine_tuned import FineTuned
 from holdfast.parts.observations.shared.first import OfFirst
+from holdfast.runtime.errors import NotFinite
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Tuned(OfFirst):
         with torch.no_grad():
             logits = head.scores(encoder(x))
         if not bool(logits.isfinite().all()):
-            raise HoldfastError(f"fine-tuned {shard.encoder.name!r}: logits of test images are NaN or infinite")
+            raise NotFinite(f"fine-tuned {shard.encoder.name!r}: logits of test images are NaN or infinite")
         # The copy's passes cost what the encoder's do, and count as these
         shard.encoder.count(Passes(forward=len(x)))
         return {"logits": logits.float()}

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import Album, Chart, HoldfastError, Shard
+from holdfast.core import Album, Chart, Shard
 from holdfast.core.chart import Curves, Line, numbers
 from holdfast.core.randomness import searching
 from holdfast.core.registry import part_name
@@ -19,6 +19,7 @@ from holdfast.parts.learners.shared.learner import LearnedPerturbation
 from holdfast.parts.learners.universal import Universal
 from holdfast.parts.observations.shared.learning import Learning
 from holdfast.parts.observations.shared.taken import find_confusions
+from holdfast.runtime.errors import Missing
 
 SHOWN, SIDE = 6, 64
 """Images, the first that are attacked, that are shown under it; the largest side of a picture, in pixels."""
@@ -144,5 +145,5 @@ class UniversalPerturbation(Learning):
     def read_from(self, shard: Shard) -> dict[str, Tensor]:
         """Return what was learned before, as `run` does."""
         if shard.read is None:
-            raise HoldfastError(f"{part_name(self)} must be observed before images are judged under it")
+            raise Missing(f"{part_name(self)} must be observed before images are judged under it")
         return shard.read(self)

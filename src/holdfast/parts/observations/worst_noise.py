@@ -16,6 +16,7 @@ from holdfast.parts.observations.shared.learning import Learning
 from holdfast.parts.observations.shared.noise_pictures import short, show_noise
 from holdfast.parts.threats.mixture import save
 from holdfast.parts.threats.shared.learned import pack, unpack
+from holdfast.runtime.errors import Missing
 from holdfast.storage.run_folder import StoreError
 
 
@@ -96,5 +97,5 @@ class WorstNoise(Learning):
     def read_from(self, shard: Shard) -> Noise:
         """Return the noise that was learned before."""
         if shard.read is None:
-            raise HoldfastError(f"{part_name(self)} must be observed before what draws from it")
+            raise Missing(f"{part_name(self)} must be observed before what draws from it")
         return unpack(shard.read(self))

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from jaxtyping import Int
 from torch import Tensor
 
-from holdfast.core import Bank, Classifier, HoldfastError, Probe, Reps
+from holdfast.core import Bank, Classifier, Probe, Reps
 from holdfast.core.registry import part_name
 from holdfast.numerics.rng import Rng
 from holdfast.parts.probes.linear import Linear
 from holdfast.parts.probes.shared.shots import draw_shots
 from holdfast.parts.probes.shared.stream import select
+from holdfast.runtime.errors import BadValue
 
 
 @dataclass(frozen=True)
@@ -36,11 +37,9 @@ class FewShot(Probe):
 
     def __post_init__(self) -> None:
         if self.shots < 1:
-            raise HoldfastError(f"few_shot: expected at least 1 shot, got {self.shots}")
+            raise BadValue(f"few_shot: expected at least 1 shot, got {self.shots}")
         if not self.probe.trains or self.probe.through:
-            raise HoldfastError(
-                f"few_shot: expected a probe that learns from representations, got {part_name(self.probe)}"
-            )
+            raise BadValue(f"few_shot: expected a probe that learns from representations, got {part_name(self.probe)}")
 
     def fit(self, reps: Reps, labels: Int[Tensor, "batch"]) -> Classifier:
         """Return the classifier of some of these representations."""

@@ -7,10 +7,11 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from holdfast.core import Head, HoldfastError, LinearProbe, Reps
+from holdfast.core import Head, LinearProbe, Reps
 from holdfast.numerics.geometry.invariance import AXES
 from holdfast.parts.probes.shared.training import check_finite, classes_of, standardise
 from holdfast.runtime.checked import Count
+from holdfast.runtime.errors import BadValue, Failed
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Linear(LinearProbe):
 
     def __post_init__(self) -> None:
         if not self.penalty > 0:
-            raise HoldfastError(f"linear: expected penalty > 0 (without it separable classes have no head), got {self}")
+            raise BadValue(f"linear: expected penalty > 0 (without it separable classes have no head), got {self}")
 
     def fit(self, reps: Reps, labels: Int[Tensor, "batch"]) -> Head:
         """Return the head in float32, [C, D].
@@ -60,7 +61,7 @@ class Linear(LinearProbe):
             try:
                 solver.fit(features.cpu().numpy(), targets.cpu().numpy())
             except ConvergenceWarning as error:
-                raise HoldfastError(
+                raise Failed(
                     f"linear: no convergence in {self.iterations} iterations on {len(reps)} images; raise penalty "
                     f"(now {self.penalty:g}) or iterations"
                 ) from error

@@ -7,9 +7,10 @@ import torch.nn.functional as F
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from holdfast.core import Head, HoldfastError, LinearProbe, Reps
+from holdfast.core import Head, LinearProbe, Reps
 from holdfast.numerics.geometry.invariance import NOTHING
 from holdfast.parts.probes.shared.training import check_finite, classes_of
+from holdfast.runtime.errors import BadValue
 from holdfast.sources.encoders.shared.weights import fix_seed
 
 
@@ -44,7 +45,7 @@ class LinearAdam(LinearProbe):
 
     def __post_init__(self) -> None:
         if min(self.epochs, self.every, self.batch_size) < 1 or not self.rate > 0:
-            raise HoldfastError(f"linear_adam: expected positive epochs, rate, every and batch_size, got {self}")
+            raise BadValue(f"linear_adam: expected positive epochs, rate, every and batch_size, got {self}")
 
     def fit(self, reps: Reps, labels: Int[Tensor, "batch"]) -> Head:
         """Return the head in float32, [C, D].

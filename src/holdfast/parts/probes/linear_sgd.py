@@ -10,12 +10,13 @@ import torch.nn.functional as F
 from jaxtyping import Int
 from torch import Tensor
 
-from holdfast.core import Bank, Head, HoldfastError, LinearProbe, Reps
+from holdfast.core import Bank, Head, LinearProbe, Reps
 from holdfast.numerics.geometry.invariance import AXES
 from holdfast.numerics.rng import Rng
 from holdfast.parts.probes.shared.stream import Labelled, blocks, moments, select, shuffle_stream
 from holdfast.parts.probes.shared.training import classes_of
 from holdfast.runtime.checked import Count, Positive
+from holdfast.runtime.errors import BadValue, NotFinite
 
 SAMPLE = 2048
 """Training images from which the curvature is taken."""
@@ -62,7 +63,7 @@ class LinearSgd(LinearProbe):
 
     def __post_init__(self) -> None:
         if self.momentum >= 1 or self.pool < 2 * self.batch_size:
-            raise HoldfastError(f"linear_sgd: expected 0 <= momentum < 1 and a pool of two batches or more, got {self}")
+            raise BadValue(f"linear_sgd: expected 0 <= momentum < 1 and a pool of two batches or more, got {self}")
 
     def fit(self, reps: Reps, labels: Int[Tensor, "batch"]) -> Head:
         """Return the head of one chunk."""
@@ -102,7 +103,7 @@ class LinearSgd(LinearProbe):
         weights = weights.detach().double() / scale
         bias = bias.detach().double() - weights @ centre
         if not (weights.isfinite().all() and bias.isfinite().all()):
-            raise HoldfastError(f"linear_sgd: the descent diverges at a rate of {self.rate:g}; expected one below 3.8")
+            raise NotFinite(f"linear_sgd: the descent diverges at a rate of {self.rate:g}; expected one below 3.8")
         return Head(weights.float().cpu(), bias.float().cpu(), classes.cpu())
 
     def _batches(self, stream: Iterator[Labelled]) -> Iterator[Labelled]:

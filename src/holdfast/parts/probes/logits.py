@@ -7,8 +7,9 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from holdfast.core import Head, HoldfastError, LinearProbe, Reps
+from holdfast.core import Head, LinearProbe, Reps
 from holdfast.numerics.geometry.invariance import NOTHING
+from holdfast.runtime.errors import Mismatch, Unsupported
 
 CERTAIN = 0.01
 """How rarely guesses may be right as seldom, for a classifier to count as worse than they are."""
@@ -38,13 +39,13 @@ class Logits(LinearProbe):
         """
         count = reps.shape[1]
         if count < 2 or int(labels.max()) >= count or int(labels.min()) < 0:
-            raise HoldfastError(
+            raise Mismatch(
                 f"logits: expected an output for every class, got {count} outputs and labels from {int(labels.min())} "
                 f"to {int(labels.max())}; use an encoder that is a classifier of these classes, or the probe linear"
             )
         # A softmax is told by what no logits do: none is negative, and every sum is 1
         if bool((reps >= 0).all()) and torch.allclose(reps.sum(1), torch.ones_like(reps[:, 0]), atol=1e-3):
-            raise HoldfastError(
+            raise Unsupported(
                 "logits: the encoder's outputs are probabilities (none is negative, their sums are 1); give the "
                 "network without its softmax: their margins have no gradient where the classifier is sure"
             )
@@ -64,7 +65,7 @@ def _check_classes(reps: Reps, labels: Int[Tensor, "batch"]) -> None:
     # How probable it is that guesses are right no more often
     as_seldom = scipy.stats.binom.cdf(right, images, 1 / classes)
     if right < guesses and (count != classes or as_seldom < CERTAIN):
-        raise HoldfastError(
+        raise Mismatch(
             f"logits: expected outputs that are the classes, in the order of the labels, got {count} outputs that are "
             f"right about {right} of {images} images of {classes} classes, where guesses are about {guesses:.3g}; give "
             "the layer of the classifier, or a head: the probe trained or linear"

@@ -14,7 +14,6 @@ from holdfast.core import (
     Bank,
     Encoder,
     Head,
-    HoldfastError,
     Images,
     LinearProbe,
     Objective,
@@ -34,6 +33,7 @@ from holdfast.parts.probes.shared.training import check_finite, standardise
 from holdfast.parts.probes.shared.worst_found import best_against, losses, price
 from holdfast.parts.threats.l2 import L2
 from holdfast.runtime.checked import Positive
+from holdfast.runtime.errors import BadValue, Unsupported
 
 PIXELS = {"cpu": 2**18, "accelerator": 2**24}
 """Pixel values that are attacked at a time, about those of one batch of an audit."""
@@ -91,21 +91,21 @@ class RobustLinear(LinearProbe):
 
     def __post_init__(self) -> None:
         if self.epochs < 2:
-            raise HoldfastError(f"robust_linear: epochs: expected 2 or more, got {self.epochs}")
+            raise BadValue(f"robust_linear: epochs: expected 2 or more, got {self.epochs}")
         if self.tolerance >= 1:
-            raise HoldfastError(f"robust_linear: tolerance: expected a share below 1, got {self.tolerance:g}")
+            raise BadValue(f"robust_linear: tolerance: expected a share below 1, got {self.tolerance:g}")
         if self.objective.batchwise:
-            raise HoldfastError(
+            raise BadValue(
                 f"robust_linear: {part_name(self.objective)} couples the images of a batch; take cross_entropy, dlr or "
                 "class_margin"
             )
         if self.chosen_by is not None and self.chosen_by.scope is not Scope.SYNTHETIC:
-            raise HoldfastError(
+            raise BadValue(
                 f"robust_linear: chosen_by: expected an observation of mixtures, got {part_name(self.chosen_by)}"
             )
 
         if not 0.5 <= self.threshold < 1:
-            raise HoldfastError(f"robust_linear: threshold: expected an accuracy in [0.5, 1), got {self.threshold:g}")
+            raise BadValue(f"robust_linear: threshold: expected an accuracy in [0.5, 1), got {self.threshold:g}")
 
     def fit(self, reps: Reps, labels: Int[Tensor, "batch"]) -> Head:
         """Refuse: what an attack would make of the images is not in their representations.
@@ -113,7 +113,7 @@ class RobustLinear(LinearProbe):
         Raises:
             HoldfastError: always.
         """
-        raise HoldfastError(
+        raise Unsupported(
             "robust_linear: expected images to attack, got representations; measures learn it by the observation "
             "robust_head, a few shots and other probes cannot"
         )

@@ -8,9 +8,9 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from holdfast.core import Head, HoldfastError, LinearProbe, Reps
+from holdfast.core import Head, LinearProbe, Reps
 from holdfast.numerics.geometry.invariance import NOTHING
-from holdfast.runtime.errors import unknown
+from holdfast.runtime.errors import BadData, Conflict, Mismatch, unknown
 from holdfast.sources.encoders.shared.weights import read_safetensors
 from holdfast.sources.onnx.head import head_of_file
 
@@ -53,17 +53,17 @@ class Trained(LinearProbe):
         weights, bias, classes, reads = self._layer_of_onnx() if self.path.endswith(".onnx") else self._layer()
         # a head: one finite row, bias and label for each class, as wide as the representations
         if bias.shape != (len(weights),) or classes.shape != bias.shape or not classes.diff().gt(0).all():
-            raise HoldfastError(
+            raise BadData(
                 f"{self.path!r}: expected one bias and one increasing class for each of {len(weights)} rows, got "
                 f"{list(bias.shape)} and {classes.tolist()[:10]}"
             )
         if len(weights) < 2 or not weights.isfinite().all() or not bias.isfinite().all():
-            raise HoldfastError(
+            raise BadData(
                 f"{self.path!r}: expected a finite head of at least 2 classes, got {list(weights.shape)} with "
                 f"{int((~weights.isfinite()).sum() + (~bias.isfinite()).sum())} values that are NaN or infinite"
             )
         if weights.shape[1] != reps.shape[1]:
-            raise HoldfastError(
+            raise Mismatch(
                 f"{self.path!r}: the head reads {weights.shape[1]} features{reads}, the representations have "
                 f"{reps.shape[1]}; choose another layer of the file or of the encoder"
             )
@@ -89,7 +89,7 @@ class Trained(LinearProbe):
     def _layer_of_onnx(self) -> tuple[Tensor, Tensor, Tensor, str]:
         """Return weights, bias, labels and what tensor they read."""
         if self.layer not in ("", "last"):
-            raise HoldfastError(f"{self.path!r}: the head of an ONNX file is its last layer; leave out layer")
+            raise Conflict(f"{self.path!r}: the head of an ONNX file is its last layer; leave out layer")
         head = head_of_file(self.path)
         reads = f" (of its tensor {head.reads}; ?output={head.reads} makes it the encoder's)"
         return head.weights.float(), head.bias.float(), torch.arange(len(head.weights)), reads

@@ -6,8 +6,9 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from holdfast.core import Head, HoldfastError, LinearProbe, Reps
+from holdfast.core import Head, LinearProbe, Reps
 from holdfast.numerics.geometry.invariance import LENGTHS
+from holdfast.runtime.errors import Mismatch
 from holdfast.sources.encoders.shared.class_names import read_directions
 
 
@@ -51,7 +52,7 @@ class ZeroShot(LinearProbe):
         weights = read_directions(self.path, reps.shape[1])
         # Fewer labels than names are fine: classes that no image has can still be answered
         if int(labels.max()) >= len(weights) or int(labels.min()) < 0:
-            raise HoldfastError(
+            raise Mismatch(
                 f"{self.path!r}: the labels go from {int(labels.min())} to {int(labels.max())}, but there are "
                 f"{len(weights)} names: line i of the names is class i"
             )

@@ -6,12 +6,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import AnyDivergence, HoldfastError, Subject, Table
+from holdfast.core import AnyDivergence, Subject, Table
 from holdfast.core.quantity import Moved, Quantity
 from holdfast.numerics.geometry.nearest import nearest
 from holdfast.numerics.statistics.statistic import Mean, Statistic
 from holdfast.parts.divergences.cosine import Cosine
 from holdfast.runtime.checked import Count
+from holdfast.runtime.errors import NotEnough
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class NeighboursKept(Quantity):
             HoldfastError: a population of fewer than k other images, or of k, which all would be kept.
         """
         if self.k > len(clean) - 2:
-            raise HoldfastError(
+            raise NotEnough(
                 f"expected k below the number of other images, {len(clean) - 1}, got {self.k}; lower k or use more "
                 "images"
             )

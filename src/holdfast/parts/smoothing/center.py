@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Reps
+from holdfast.core import Reps
 from holdfast.numerics.geometry.directions import unit
 
 # REST ['l2']
@@ -17,6 +17,7 @@ from holdfast.numerics.geometry.enclosing import BLOCK_BYTES, small_ball
 from holdfast.numerics.statistics import betting
 from holdfast.parts.divergences.l2 import L2
 from holdfast.parts.smoothing.shared.certificate import Anchor, Certificate, Sampling
+from holdfast.runtime.errors import BadValue
 
 
 @dataclass(frozen=True)
@@ -73,23 +74,23 @@ class Center(Certificate):
         betting.check_level(self.alpha_centre, "center alpha_centre")
         betting.check_level(self.alpha_distance, "center alpha_distance")
         if self.convention not in ("paper", "tight"):
-            raise HoldfastError(f"center convention: expected 'paper' or 'tight', got {self.convention!r}")
+            raise BadValue(f"center convention: expected 'paper' or 'tight', got {self.convention!r}")
         if not 1 <= self.ratio <= 2:
-            raise HoldfastError(f"center ratio: expected a number from 1 to 2, got {self.ratio}")
+            raise BadValue(f"center ratio: expected a number from 1 to 2, got {self.ratio}")
         if not 0 < self.radius < float("inf") or not 0 < self.slack < 0.5:
-            raise HoldfastError(
+            raise BadValue(
                 f"center: expected a positive radius in pixels and a slack between 0 and 0.5, got {self.radius} and "
                 f"{self.slack}"
             )
         # δ₁ depends on n alone and must not be above Δ
         fewest = math.ceil(math.log(2 / self.alpha_centre) / (2 * self.slack**2))
         if self.draws < fewest:
-            raise HoldfastError(
+            raise BadValue(
                 f"center: with {self.draws} draws it always abstains at alpha_centre {self.alpha_centre:g} and slack "
                 f"{self.slack:g}; take {fewest} or more"
             )
         if self.distances < 1:
-            raise HoldfastError(f"center: expected at least 1 draw for the distances, got {self.distances}")
+            raise BadValue(f"center: expected at least 1 draw for the distances, got {self.distances}")
 
     @property
     def budget(self) -> int:
@@ -116,7 +117,7 @@ class Center(Certificate):
             room = 1 - self._minimum_quantile(sigma)
             enough = math.log(1 / self.alpha_distance) / (2 * room**2) if room > 1e-6 else math.inf
             more = f"distances={math.ceil(enough)}, or " if enough < 1e9 else ""
-            raise HoldfastError(
+            raise BadValue(
                 f"center: with {self.distances} distances it always abstains at radius {self.radius:g} and sigma "
                 f"{sigma:g}; take {more}a smaller radius or a larger sigma"
             )

@@ -7,9 +7,10 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from holdfast.core import Head, HoldfastError, LinearProbe, Reps
+from holdfast.core import Head, LinearProbe, Reps
 from holdfast.numerics.statistics import betting, sequential
 from holdfast.parts.smoothing.shared.certificate import Anchor, Certificate, Sampling, radius
+from holdfast.runtime.errors import BadValue
 
 
 @dataclass(frozen=True)
@@ -48,15 +49,15 @@ class Classifier(Certificate):
     def __post_init__(self) -> None:
         betting.check_level(self.alpha, "classifier")
         if self.bound not in ("clopper_pearson", "betting"):
-            raise HoldfastError(f"classifier bound: expected 'clopper_pearson' or 'betting', got {self.bound!r}")
+            raise BadValue(f"classifier bound: expected 'clopper_pearson' or 'betting', got {self.bound!r}")
         if self.selection < 1 or not 0 <= self.precision < float("inf"):
-            raise HoldfastError(
+            raise BadValue(
                 f"classifier: expected at least 1 draw for selection and a precision of 0 or more, got "
                 f"{self.selection} and {self.precision}"
             )
         fewest = (betting.fewest_trials if self.bound == "clopper_pearson" else betting.fewest_draws)(self.alpha)
         if self.draws < fewest:
-            raise HoldfastError(
+            raise BadValue(
                 f"classifier: {self.draws} draws can never certify at alpha {self.alpha:g}; take {fewest} or more"
             )
 

@@ -7,11 +7,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from holdfast.core import HoldfastError
 from holdfast.numerics.geometry.directions import unit
 from holdfast.numerics.geometry.negatives import draw_negatives
 from holdfast.numerics.statistics import betting, sequential
 from holdfast.parts.smoothing.shared.certificate import Anchor, Certificate, Sampling, radius
+from holdfast.runtime.errors import BadValue
 
 NEAREST = 2.0**-53
 """How near to 0 and 1 a plain mean may come: a logistic function is neither, but float64 rounds it to them."""
@@ -58,27 +58,27 @@ class PairProbability(Certificate):
     def __post_init__(self) -> None:
         betting.check_level(self.alpha, "pair_probability")
         if self.convention not in ("sound", "paper"):
-            raise HoldfastError(f"pair_probability convention: expected 'sound' or 'paper', got {self.convention!r}")
+            raise BadValue(f"pair_probability convention: expected 'sound' or 'paper', got {self.convention!r}")
         if self.draws < 1 or self.negatives < 1:
-            raise HoldfastError(
+            raise BadValue(
                 f"pair_probability: expected at least 1 draw and 1 negative, got {self.draws} and {self.negatives}"
             )
         if not 0 <= self.temperature < float("inf") or not 0 <= self.precision < float("inf"):
-            raise HoldfastError(
+            raise BadValue(
                 f"pair_probability: expected a temperature and a precision of 0 or more, got {self.temperature} and "
                 f"{self.precision}"
             )
         # the paper's estimate must stay below 1; a bound needs so many draws that p̲ can pass ½
         if self.convention == "paper":
             if self.temperature == 0:
-                raise HoldfastError(
+                raise BadValue(
                     "pair_probability: the paper's plain mean of votes can be 1, an infinite radius; expected a "
                     "temperature above 0, got 0; raise it or take the convention 'sound'"
                 )
             return
         fewest = betting.fewest_draws(self.level)
         if self.draws < fewest:
-            raise HoldfastError(
+            raise BadValue(
                 f"pair_probability: {self.draws} draws can never certify at alpha {self.level:g}; take {fewest} or more"
             )
 

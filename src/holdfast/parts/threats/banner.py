@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import torch
 
-from holdfast.core import Corruption, HoldfastError, Images, Rng
+from holdfast.core import Corruption, Images, Rng
+from holdfast.runtime.errors import BadValue
 
 
 @dataclass(frozen=True)
@@ -30,9 +31,9 @@ class Banner(Corruption):
     def __post_init__(self) -> None:
         for name, value in (("share", self.share), ("opacity", self.opacity)):
             if not 0 < value <= 1:
-                raise HoldfastError(f"banner: {name}: expected a share in (0, 1], got {value:g}")
+                raise BadValue(f"banner: {name}: expected a share in (0, 1], got {value:g}")
         if self.level > 1:
-            raise HoldfastError(f"banner: level: expected a grey from 0 to 1, got {self.level:g}")
+            raise BadValue(f"banner: level: expected a grey from 0 to 1, got {self.level:g}")
 
     @property
     def title(self) -> str:

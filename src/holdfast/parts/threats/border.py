@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional as F
 
-from holdfast.core import Corruption, HoldfastError, Images, Rng
+from holdfast.core import Corruption, Images, Rng
+from holdfast.runtime.errors import BadValue
 
 
 @dataclass(frozen=True)
@@ -30,9 +31,9 @@ class Border(Corruption):
 
     def __post_init__(self) -> None:
         if not 0 < self.share < 0.5:
-            raise HoldfastError(f"border: share: expected a share of each side, in (0, 0.5), got {self.share:g}")
+            raise BadValue(f"border: share: expected a share of each side, in (0, 0.5), got {self.share:g}")
         if self.level > 1:
-            raise HoldfastError(f"border: level: expected a grey from 0 to 1, got {self.level:g}")
+            raise BadValue(f"border: level: expected a grey from 0 to 1, got {self.level:g}")
 
     @property
     def title(self) -> str:

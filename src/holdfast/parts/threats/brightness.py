@@ -6,8 +6,9 @@ from jaxtyping import Float
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import Draws, HoldfastError, Images, Noise
+from holdfast.core import Draws, Images, Noise
 from holdfast.parts.threats.shared.inside import even
+from holdfast.runtime.errors import BadValue
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Brightness(Noise):
 
     def __post_init__(self) -> None:
         if not 0 < self.shift <= 1:
-            raise HoldfastError(f"brightness shift: expected pixels of a [0, 1] image, in (0, 1], got {self.shift}")
+            raise BadValue(f"brightness shift: expected pixels of a [0, 1] image, in (0, 1], got {self.shift}")
 
     def numbers(self, x: Images) -> int:
         """Return 1."""

@@ -3,10 +3,11 @@
 import math
 from dataclasses import dataclass
 
-from holdfast.core import Corruption, HoldfastError, Images, Rng
+from holdfast.core import Corruption, Images, Rng
 from holdfast.parts.threats.border import Border
 from holdfast.parts.threats.jpeg import Jpeg
 from holdfast.parts.threats.rescale import Rescale
+from holdfast.runtime.errors import BadValue, Conflict
 
 
 @dataclass(frozen=True)
@@ -29,10 +30,10 @@ class Chain(Corruption):
 
     def __post_init__(self) -> None:
         if not self.links:
-            raise HoldfastError("chain: links: expected one corruption or more, got none")
+            raise BadValue("chain: links: expected one corruption or more, got none")
         # Whoever resizes images asks the chain alone, so a link's own resolution would be ignored
         if self.resolution == "image" and any(link.resolution == "encoder" for link in self.links):
-            raise HoldfastError('chain: a link has resolution = "encoder": give it to the chain, not to its links')
+            raise Conflict('chain: a link has resolution = "encoder": give it to the chain, not to its links')
 
     @property
     def title(self) -> str:

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import torch
 
-from holdfast.core import Corruption, HoldfastError, Images, Rng
+from holdfast.core import Corruption, Images, Rng
 from holdfast.parts.threats.shared.warp import warp
+from holdfast.runtime.errors import BadValue
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Crop(Corruption):
 
     def __post_init__(self) -> None:
         if not 0 < self.side < 1:
-            raise HoldfastError(f"crop: side: expected the share of each side that is left, in (0, 1), got {self.side}")
+            raise BadValue(f"crop: side: expected the share of each side that is left, in (0, 1), got {self.side}")
 
     @property
     def title(self) -> str:

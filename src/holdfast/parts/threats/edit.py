@@ -10,6 +10,7 @@ import torch
 from holdfast.core import Corruption, HoldfastError, Images, Rng, Threat, registry
 from holdfast.parts.threats.jpeg import Jpeg
 from holdfast.runtime.checked import describe_value
+from holdfast.runtime.errors import BadValue
 
 DIGITS = 3
 """Significant digits of an amount, so that what a title says is what was done."""
@@ -45,12 +46,12 @@ class Edit(Threat):
     def __post_init__(self) -> None:
         numbers = self._numbers
         if not numbers:
-            raise HoldfastError(f"edit: expected mild and heavy with numbers that differ, got {self.mild.title} twice")
+            raise BadValue(f"edit: expected mild and heavy with numbers that differ, got {self.mild.title} twice")
         # Which one is heavier is measured, since of some numbers less is
         # more, such as a JPEG's quality
         changed = _measure_change(self.mild), _measure_change(self.heavy)
         if changed[0] > changed[1]:
-            raise HoldfastError(
+            raise BadValue(
                 f"edit: expected heavy to change a picture more than mild, got {self.mild.title} as mild and "
                 f"{self.heavy.title} as heavy; swap them"
             )
@@ -94,7 +95,7 @@ class Edit(Threat):
             HoldfastError: a strength outside [0, 1].
         """
         if not 0 <= strength <= 1:
-            raise HoldfastError(f"edit: expected a strength from 0 (mild) to 1 (heavy), got {describe_value(strength)}")
+            raise BadValue(f"edit: expected a strength from 0 (mild) to 1 (heavy), got {describe_value(strength)}")
         return registry.build(_interpolate(registry.spec(self.mild), registry.spec(self.heavy), strength))
 
     def sample(self, x: Images, rng: Rng) -> Images:
@@ -135,8 +136,8 @@ def _differences(mild: Any, heavy: Any, name: str = "") -> Iterator[tuple[str, A
         yield name, mild, heavy
 
 
-def _other(what: str) -> HoldfastError:
-    return HoldfastError(f"edit: expected the same threat as mild and as heavy, with other numbers, got {what}")
+def _other(what: str) -> BadValue:
+    return BadValue(f"edit: expected the same threat as mild and as heavy, with other numbers, got {what}")
 
 
 def _interpolate(mild: Any, heavy: Any, strength: float) -> Any:

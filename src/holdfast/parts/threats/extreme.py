@@ -5,9 +5,10 @@ from typing import Literal
 
 import torch
 
-from holdfast.core import Corruption, HoldfastError, Images, Noise, Rng
+from holdfast.core import Corruption, Images, Noise, Rng
 from holdfast.core.registry import part_name, spec
 from holdfast.parts.threats.rotation import Rotation
+from holdfast.runtime.errors import BadValue
 
 ENDS = {"upper": "+", "lower": "−"}
 
@@ -43,7 +44,7 @@ class Extreme(Corruption):
     def __post_init__(self) -> None:
         # Three channels, because hue refuses grey images
         if (count := self.noise.numbers(torch.zeros(1, 3, 4, 4))) > FEW:
-            raise HoldfastError(
+            raise BadValue(
                 f"extreme: noise: expected one of one or two numbers, such as rotation or brightness, got "
                 f"{part_name(self.noise)}, a draw of which takes {count} for 4 x 4 pixels"
             )

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import torch
 
-from holdfast.core import HoldfastError, Images, Rng, Threat
+from holdfast.core import Images, Rng, Threat
+from holdfast.runtime.errors import BadValue
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Gaussian(Threat):
 
     def __post_init__(self) -> None:
         if not 0 < self.sigma < float("inf"):
-            raise HoldfastError(f"gaussian sigma: expected a positive number of pixels, got {self.sigma}")
+            raise BadValue(f"gaussian sigma: expected a positive number of pixels, got {self.sigma}")
 
     def sample(self, x: Images, rng: Rng) -> Images:
         """Draw one noisy version of every image."""

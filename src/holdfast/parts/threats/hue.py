@@ -8,9 +8,10 @@ from jaxtyping import Float
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import Draws, HoldfastError, Images, Noise
+from holdfast.core import Draws, Images, Noise
 from holdfast.numerics.geometry.colour import chroma_maps
 from holdfast.parts.threats.shared.inside import even
+from holdfast.runtime.errors import BadValue, Unsupported
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Hue(Noise):
 
     def __post_init__(self) -> None:
         if not 0 < self.degrees <= 180:
-            raise HoldfastError(f"hue degrees: expected an angle in (0, 180], got {self.degrees}")
+            raise BadValue(f"hue degrees: expected an angle in (0, 180], got {self.degrees}")
 
     def numbers(self, x: Images) -> int:
         """Return 1."""
@@ -59,6 +60,6 @@ class Hue(Noise):
 
 def _check_colours(x: Images) -> None:
     if x.shape[1] != 3:
-        raise HoldfastError(
+        raise Unsupported(
             f"hue: expected images with 3 channels, got {x.shape[1]}; grey images have no hue: leave this noise out"
         )

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from holdfast.core import Corruption, HoldfastError, Images, Rng
+from holdfast.core import Corruption, Images, Rng
 from holdfast.parts.threats.imagenet_c.digital import jpeg_compression
+from holdfast.runtime.errors import BadValue, Unsupported
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Jpeg(Corruption):
 
     def __post_init__(self) -> None:
         if not 1 <= self.quality <= 95:
-            raise HoldfastError(f"jpeg: quality: expected a whole number from 1 to 95, got {self.quality}")
+            raise BadValue(f"jpeg: quality: expected a whole number from 1 to 95, got {self.quality}")
 
     @property
     def title(self) -> str:
@@ -39,5 +40,5 @@ class Jpeg(Corruption):
             HoldfastError: images that are neither grey nor RGB.
         """
         if x.shape[1] not in (1, 3):
-            raise HoldfastError(f"jpeg: expected grey or RGB images, got {x.shape[1]} channels; leave this threat out")
+            raise Unsupported(f"jpeg: expected grey or RGB images, got {x.shape[1]} channels; leave this threat out")
         return jpeg_compression(x, rng, (self.quality,))

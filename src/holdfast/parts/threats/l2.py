@@ -8,8 +8,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Ball, HoldfastError, Images, PerImage, Rng
+from holdfast.core import Ball, Images, PerImage, Rng
 from holdfast.core.threat import round_down, towards
+from holdfast.runtime.errors import BadValue
 from holdfast.runtime.rounding import PIXELS
 from holdfast.runtime.waiting import move_to
 
@@ -41,7 +42,7 @@ class L2(Ball):
 
     def __post_init__(self) -> None:
         if not 0 < self.radius < float("inf"):
-            raise HoldfastError(f"l2 radius: expected a positive length in pixels of a [0, 1] image, got {self.radius}")
+            raise BadValue(f"l2 radius: expected a positive length in pixels of a [0, 1] image, got {self.radius}")
 
     def sample(self, x: Images, rng: Rng) -> Images:
         """Draw uniformly from the ball around each image (radius · u^(1/d) in a random direction), clamped."""

@@ -9,10 +9,11 @@ from torch import Tensor
 from torch.special import ndtr
 from typing_extensions import override
 
-from holdfast.core import Ball, Draws, HoldfastError, Images, Noise
+from holdfast.core import Ball, Draws, Images, Noise
 from holdfast.parts.threats.linf import Linf
 from holdfast.parts.threats.shared.inside import count, odd, perturb, spread
 from holdfast.parts.threats.shared.length import to_truncated_length
+from holdfast.runtime.errors import BadValue
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Laplace(Noise):
 
     def __post_init__(self) -> None:
         if not 0 < self.scale < math.inf:
-            raise HoldfastError(f"laplace scale: expected a positive share of the radius, got {self.scale}")
+            raise BadValue(f"laplace scale: expected a positive share of the radius, got {self.scale}")
 
     def numbers(self, x: Images) -> int:
         """Return d for ℓ∞, d + 1 for ℓ2."""

@@ -6,9 +6,10 @@ from typing import ClassVar
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Ball, HoldfastError, Images, PerImage, Rng
+from holdfast.core import Ball, Images, PerImage, Rng
 from holdfast.core.threat import round_down, towards
 from holdfast.numerics.bounds.box import least_in_box
+from holdfast.runtime.errors import BadValue
 from holdfast.runtime.waiting import move_to
 
 
@@ -34,7 +35,7 @@ class Linf(Ball):
     def __post_init__(self) -> None:
         if not 0 < self.radius <= 1:
             meant = f"; did you mean {self.radius:g}/255?" if 1 < self.radius < 255 else ""
-            raise HoldfastError(f"linf radius: expected pixels of a [0, 1] image, in (0, 1], got {self.radius}{meant}")
+            raise BadValue(f"linf radius: expected pixels of a [0, 1] image, in (0, 1], got {self.radius}{meant}")
 
     def sample(self, x: Images, rng: Rng) -> Images:
         """Draw uniformly from the cube around each image, clamped to [0, 1]."""

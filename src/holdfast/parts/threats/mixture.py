@@ -13,7 +13,7 @@ from torch import Tensor
 from holdfast.core import Ball, Draws, HoldfastError, Images, Noise, Reps
 from holdfast.parts.threats.shared.learned import LearnedNoise, describe, restore
 from holdfast.runtime.doors import open_tensors
-from holdfast.runtime.errors import first_line
+from holdfast.runtime.errors import BadData, Missing, first_line
 
 KEY = "mixture"
 
@@ -42,22 +42,22 @@ class Mixture(Noise):
             HoldfastError: no file, a file of another format, or one that holds something else.
         """
         if not os.path.exists(self.path):  # also of no name
-            raise HoldfastError(f"mixture file {self.path!r} does not exist; give path=, a file that a learner saved")
+            raise Missing(f"mixture file {self.path!r} does not exist; give path=, a file that a learner saved")
         try:
             with open_tensors(self.path) as file:
                 # The metadata tell what tensors cannot: the design of the network and the ball
                 described = (file.metadata() or {}).get(KEY, "")
                 state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except (SafetensorError, OSError) as error:
-            raise HoldfastError(
+            raise BadData(
                 f"mixture file {self.path!r} is not a whole safetensors file ({first_line(error)}); save it again"
             ) from error
         if not described:
-            raise HoldfastError(f"mixture file {self.path!r} holds no mixture; give a file that a learner saved")
+            raise BadData(f"mixture file {self.path!r} holds no mixture; give a file that a learner saved")
         try:
             return restore(described, state)
         except HoldfastError as error:
-            raise HoldfastError(f"mixture file {self.path!r}: {error}") from error
+            raise error.retell(f"mixture file {self.path!r}: {error}") from error
 
     @property
     def ball(self) -> Ball | None:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -9,13 +9,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from holdfast.core import Ball, HoldfastError, Images, PerImage, Rng
+from holdfast.core import Ball, Images, PerImage, Rng
 from holdfast.core.threat import Frame, Shape, towards
 from holdfast.numerics.bounds.box import least_in_box
 from holdfast.parts.threats.linf import Linf
 from holdfast.parts.threats.shared.window import Size, best, rectangle, spread, sums
 from holdfast.runtime.checked import Positive
-from holdfast.runtime.errors import unknown
+from holdfast.runtime.errors import BadValue, Mismatch, unknown
 from holdfast.runtime.waiting import move_to
 
 CORNERS = MappingProxyType(
@@ -73,17 +73,15 @@ class Patch(Ball):
 
     def __post_init__(self) -> None:
         if not 0 < self.radius <= 1:
-            raise HoldfastError(
+            raise BadValue(
                 f"patch radius: expected the largest change of a pixel of a [0, 1] image, in (0, 1], got {self.radius}"
             )
         if not 0 < self.share <= 1:
             meant = f"; did you mean {self.share / 100:g}?" if 1 < self.share <= 100 else ""
-            raise HoldfastError(
-                f"patch share: expected a share of the image's area, in (0, 1], got {self.share}{meant}"
-            )
+            raise BadValue(f"patch share: expected a share of the image's area, in (0, 1], got {self.share}{meant}")
         if isinstance(self.place, tuple):
             if not all(0 <= share <= 1 for share in self.place):
-                raise HoldfastError(
+                raise BadValue(
                     f"patch place: expected (row, column) as shares in [0, 1] of the room that it has, got {self.place}"
                 )
         elif self.place not in (*CORNERS, ANYWHERE, RANDOM):
@@ -145,11 +143,11 @@ class Patch(Ball):
         image = f"images of {height} x {width} pixels"
         if min(size) < 1:
             least = max(self.aspect, 1 / self.aspect) / (height * width)
-            raise HoldfastError(
+            raise Mismatch(
                 f"patch: a share of {self.share:g} holds no pixel of {image}; give share={least:.2g} or more"
             )
         if size[0] > height or size[1] > width:
-            raise HoldfastError(
+            raise Mismatch(
                 f"patch: a window of {size[0]} x {size[1]} pixels does not fit into {image}; give a smaller share, or "
                 "an aspect nearer to theirs"
             )

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from torch.nn import functional as F
 
-from holdfast.core import Corruption, HoldfastError, Images, Rng
+from holdfast.core import Corruption, Images, Rng
+from holdfast.runtime.errors import BadValue
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Rescale(Corruption):
 
     def __post_init__(self) -> None:
         if not 0 < self.scale < 1:
-            raise HoldfastError(f"rescale: scale: expected a share of each side, in (0, 1), got {self.scale}")
+            raise BadValue(f"rescale: scale: expected a share of each side, in (0, 1), got {self.scale}")
 
     @property
     def title(self) -> str:

@@ -8,9 +8,10 @@ from jaxtyping import Float
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import Draws, HoldfastError, Images, Noise
+from holdfast.core import Draws, Images, Noise
 from holdfast.parts.threats.shared.inside import even
 from holdfast.parts.threats.shared.warp import warp
+from holdfast.runtime.errors import BadValue
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Rotation(Noise):
 
     def __post_init__(self) -> None:
         if not 0 < self.degrees <= 180:
-            raise HoldfastError(f"rotation degrees: expected an angle in (0, 180], got {self.degrees}")
+            raise BadValue(f"rotation degrees: expected an angle in (0, 180], got {self.degrees}")
 
     def numbers(self, x: Images) -> int:
         """Return 1."""

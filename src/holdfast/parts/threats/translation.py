@@ -7,9 +7,10 @@ from jaxtyping import Float
 from torch import Tensor
 from typing_extensions import override
 
-from holdfast.core import Draws, HoldfastError, Images, Noise
+from holdfast.core import Draws, Images, Noise
 from holdfast.parts.threats.shared.inside import even
 from holdfast.parts.threats.shared.warp import warp
+from holdfast.runtime.errors import BadValue
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Translation(Noise):
 
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:
-            raise HoldfastError(f"translation share: expected a share of the side, in (0, 1], got {self.share}")
+            raise BadValue(f"translation share: expected a share of the side, in (0, 1], got {self.share}")
 
     def numbers(self, x: Images) -> int:
         """Return 2: down, and to the right."""

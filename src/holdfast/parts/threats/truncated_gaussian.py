@@ -10,10 +10,11 @@ from torch import Tensor
 from torch.special import ndtr, ndtri
 from typing_extensions import override
 
-from holdfast.core import Ball, Draws, HoldfastError, Images, Noise
+from holdfast.core import Ball, Draws, Images, Noise
 from holdfast.parts.threats.linf import Linf
 from holdfast.parts.threats.shared.inside import count, odd, perturb, spread
 from holdfast.parts.threats.shared.length import to_truncated_length
+from holdfast.runtime.errors import BadValue
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class TruncatedGaussian(Noise):
 
     def __post_init__(self) -> None:
         if not 0 < self.scale < math.inf:
-            raise HoldfastError(f"truncated_gaussian scale: expected a positive share of the radius, got {self.scale}")
+            raise BadValue(f"truncated_gaussian scale: expected a positive share of the radius, got {self.scale}")
 
     def numbers(self, x: Images) -> int:
         """Return d for ℓ∞ and where clamped, d + 1 for ℓ2."""

@@ -13,8 +13,8 @@ from jaxtyping import Float
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 from torch import Tensor
 
-from holdfast.core import Corruption, HoldfastError, Images, Rng
-from holdfast.runtime.errors import no_labels
+from holdfast.core import Corruption, Images, Rng
+from holdfast.runtime.errors import BadValue, Mismatch, Missing, Unsupported, no_labels
 from holdfast.sources.encoders.shared.class_names import read_names
 
 FINE, LARGE = 8, 256
@@ -62,14 +62,14 @@ class Typographic(Corruption):
 
     def __post_init__(self) -> None:
         if not 0 < self.size <= 1:
-            raise HoldfastError(f"typographic: size: expected a share of the image's height in (0, 1], got {self.size}")
+            raise BadValue(f"typographic: size: expected a share of the image's height in (0, 1], got {self.size}")
         if not 0 < self.opacity <= 1:
-            raise HoldfastError(f"typographic: opacity: expected a share in (0, 1], got {self.opacity}")
+            raise BadValue(f"typographic: opacity: expected a share in (0, 1], got {self.opacity}")
         for name in ("colour", "background"):
             if (value := getattr(self, name)) or name == "colour":
                 _rgb(value, name)
         if not self.words or len(set(self.words)) < len(self.words):
-            raise HoldfastError(f"typographic: words: expected one or more, each once, got {list(self.words)}")
+            raise BadValue(f"typographic: words: expected one or more, each once, got {list(self.words)}")
         for word in self.words:
             _check_letters(word)
 
@@ -103,7 +103,7 @@ class Typographic(Corruption):
                 labels or with too few lines, a file without names.
         """
         if x.shape[1] not in (1, 3):
-            raise HoldfastError(
+            raise Unsupported(
                 f"typographic: expected grey or RGB images, got {x.shape[1]} channels; leave this threat out"
             )
         height, width = x.shape[2:]
@@ -130,7 +130,7 @@ class Typographic(Corruption):
         if labels is None:
             raise no_labels("the threat typographic with class names", "the source of images")
         if not 0 <= (own := labels[image]) < len(names):
-            raise HoldfastError(f"{self.path!r}: expected a name of class {own}, got {len(names)}; name every class")
+            raise Mismatch(f"{self.path!r}: expected a name of class {own}, got {len(names)}; name every class")
         return [name for number, name in enumerate(names) if number != own]
 
     def _fitting(self, word: str, height: int, width: int) -> Coverage:
@@ -138,7 +138,7 @@ class Typographic(Corruption):
         letters = _letters(word, self.size * height)
         if letters.shape[0] > height or letters.shape[1] > width:
             share = self.size * min(height / letters.shape[0], width / letters.shape[1])
-            raise HoldfastError(
+            raise Mismatch(
                 f"typographic: {word!r} at size {self.size:g} takes {letters.shape[1]}x{letters.shape[0]} pixels, the "
                 f"image has {width}x{height}; lower size to about {math.floor(95 * share) / 100:g}, or shorten it"
             )
@@ -159,7 +159,7 @@ def _letters(word: str, size: float) -> Coverage:
     fine = max(1, min(FINE, round(LARGE / size)))
     font = ImageFont.load_default(size=size * fine)
     if not isinstance(font, ImageFont.FreeTypeFont):
-        raise HoldfastError("typographic: expected Pillow with FreeType, got one without; install Pillow's own wheel")
+        raise Missing("typographic: expected Pillow with FreeType, got one without; install Pillow's own wheel")
     # All words get a line of the same height, with or without letters that reach below it
     margin, line = 2 * MARGIN * size * fine, sum(font.getmetrics())
     columns, rows = (math.ceil((side + margin) / fine) for side in (font.getlength(word), line))
@@ -173,9 +173,9 @@ def _letters(word: str, size: float) -> Coverage:
 def _check_letters(word: str) -> None:
     """Raise where Pillow's font cannot draw a word."""
     if not word.strip():
-        raise HoldfastError(f"typographic: expected words with letters, got {word!r}")
+        raise BadValue(f"typographic: expected words with letters, got {word!r}")
     if strange := [letter for letter in word if not (letter.isascii() and letter.isprintable())]:
-        raise HoldfastError(
+        raise BadValue(
             f"typographic: expected Latin letters without accents, digits and signs, got {strange[0]!r} in {word!r}; "
             "Pillow's own font has no others"
         )
@@ -186,7 +186,7 @@ def _rgb(colour: str, name: str) -> tuple[int, ...]:
     try:
         return ImageColor.getrgb(colour)[:3]
     except ValueError as error:
-        raise HoldfastError(f"typographic: {name}: expected the name of a colour or #rrggbb, got {colour!r}") from error
+        raise BadValue(f"typographic: {name}: expected the name of a colour or #rrggbb, got {colour!r}") from error
 
 
 def _pixels(colour: str, x: Images) -> Float[Tensor, "channel 1 1"]:

@@ -20,7 +20,7 @@ from holdfast.report.folder import read_column
 from holdfast.report.names import short_names
 from holdfast.report.numbers import choice, finite, number, plural, score, statement
 from holdfast.report.panel import Legend, Panel
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import HoldfastError, Unsupported
 from holdfast.storage.chart import (
     CellsEntry,
     ChartEntry,
@@ -70,7 +70,7 @@ class Contribution(Generic[Kind]):
         """
         if self.measure is None:
             kind = self.chart.kind
-            raise HoldfastError(f"{self.name}: expected a measure with its {kind} chart, got none; draw curves instead")
+            raise Unsupported(f"{self.name}: expected a measure with its {kind} chart, got none; draw curves instead")
         return self.measure
 
     @property
@@ -148,7 +148,7 @@ def draw_together(key: str, title: str, parts: Sequence[Contribution[ChartEntry]
     lined = [p for p in parts if _is_of(p, CurvesEntry)]
     if len(lined) < len(parts):
         kinds = ", ".join(dict.fromkeys(p.chart.kind for p in parts))
-        raise HoldfastError(f"{title}: expected curves, which are all that can be drawn together, got {kinds}")
+        raise Unsupported(f"{title}: expected curves, which are all that can be drawn together, got {kinds}")
     chart = lined[0].chart
     shaded: dict[str, list[tuple[str, str]]] = {"solid": [], "dashed": [], "points": []}
     drawn: list[Curve] = []

@@ -14,7 +14,7 @@ from holdfast.report.document import Block, Document, Heading, Verbatim
 from holdfast.report.documents import profile
 from holdfast.report.parts import TAKEN, VECTORS, catalogue, read_headline
 from holdfast.report.table import Table
-from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.errors import HoldfastError, UnknownName, unknown
 from holdfast.runtime.guess import format_suggestions
 from holdfast.runtime.outline import function_doc, method_doc
 
@@ -52,7 +52,7 @@ def _unknown(name: str) -> HoldfastError:
 
     encoders = [f"{source}:{name}" for source in registry.names("encoders") if name in opens(source)]
     if encoders:
-        return HoldfastError(f"unknown part {name!r}{format_suggestions(encoders)} which are encoders")
+        return UnknownName(f"unknown part {name!r}{format_suggestions(encoders)} which are encoders")
     parts = (part for kind in registry.KINDS for part in registry.names(kind))
     return unknown("part", name, {*profile_names(), *parts, VECTORS})
 

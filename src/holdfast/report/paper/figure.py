@@ -16,7 +16,7 @@ from holdfast.report.charts.figure import Drawing
 from holdfast.report.panel import Panel
 from holdfast.report.paper.style import Style
 from holdfast.runtime.checked import check_arguments
-from holdfast.runtime.errors import HoldfastError, missing, unknown
+from holdfast.runtime.errors import BadValue, missing, unknown
 from holdfast.storage.outputs import write_file
 
 DPI = 300.0
@@ -78,7 +78,7 @@ class Figure:
         if kind not in FORMATS:
             raise unknown("format of a figure", kind or place, FORMATS)
         if not 20 <= dpi <= 2400:
-            raise HoldfastError(f"dpi: expected 20 to 2400 pixels to an inch, got {dpi:g}")
+            raise BadValue(f"dpi: expected 20 to 2400 pixels to an inch, got {dpi:g}")
         data = FORMATS[kind](self, dpi)
         write_file(place, lambda part: part.write_bytes(data))
         return place

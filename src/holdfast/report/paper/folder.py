@@ -7,7 +7,7 @@ from holdfast.report.paper.figure import DPI, FORMATS, Figure
 from holdfast.report.paper.gather import Figures
 from holdfast.report.paper.style import Style
 from holdfast.report.table import latex_text
-from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.errors import BadValue, unknown
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.outputs import make_folder, write_text
 
@@ -22,7 +22,7 @@ def formats_of(text: str) -> list[str]:
         if name not in FORMATS:
             raise unknown("format of a figure", name, FORMATS)
     if not names:
-        raise HoldfastError(f"expected formats such as pdf,csv, got {text!r}")
+        raise BadValue(f"expected formats such as pdf,csv, got {text!r}")
     return names
 
 

@@ -20,7 +20,7 @@ from holdfast.report.panel import Panel
 from holdfast.report.paper.figure import Figure
 from holdfast.report.paper.style import Style
 from holdfast.report.series import trainings
-from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.errors import Missing, unknown
 from holdfast.storage.comparison import Comparison
 from holdfast.storage.record import Record
 from holdfast.storage.record_file import RunFiles
@@ -44,7 +44,7 @@ class Figures:
     def pick(self, name: str, style: Style) -> Figure:
         """Return a figure in a style."""
         if not self.by_name:
-            raise HoldfastError("; ".join(["expected a record with charts, got one without any", *self.problems]))
+            raise Missing("; ".join(["expected a record with charts, got one without any", *self.problems]))
         if name not in self.by_name:
             raise unknown("figure", name, self.by_name)
         return replace(self.by_name[name], style=style)

@@ -10,7 +10,7 @@ from matplotlib.colors import to_hex
 
 from holdfast.report.charts.figure import CARD, GRID, INK, TEXT, Sheet
 from holdfast.runtime.checked import Checked
-from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.errors import BadValue, UnknownName, unknown
 
 WIDTHS = {"column": 3.3, "page": 6.9}
 """Inches of a column, and of the text of a page in two columns."""
@@ -57,9 +57,9 @@ class Style(metaclass=Checked):
     def __post_init__(self) -> None:
         for name, side in (("width", self.inches), ("height", self.height)):
             if side is not None and not NARROWEST <= side <= WIDEST:
-                raise HoldfastError(f"{name}: expected {NARROWEST:g} to {WIDEST:g} inches, got {side:g}")
+                raise BadValue(f"{name}: expected {NARROWEST:g} to {WIDEST:g} inches, got {side:g}")
         if not 4 <= self.size <= 24:
-            raise HoldfastError(f"size: expected letters of 4 to 24 points, got {self.size:g}")
+            raise BadValue(f"size: expected letters of 4 to 24 points, got {self.size:g}")
 
     @property
     def inches(self) -> float:
@@ -90,7 +90,7 @@ def width_of(text: str) -> float | str:
     try:
         return float(text)
     except ValueError:
-        raise HoldfastError(f"{unknown('width of a figure', text, WIDTHS)}, or inches") from None
+        raise UnknownName(f"{unknown('width of a figure', text, WIDTHS)}, or inches") from None
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from torch import Tensor
 from holdfast.core import ImageSource
 from holdfast.core.data_source import DataSource
 from holdfast.core.source_spec import Options, finish, take
-from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.errors import Ambiguous, BadData, Conflict, Mismatch, unknown
 from holdfast.sources.data.shared.array_file import ArrayFile, map_array
 from holdfast.sources.data.shared.in_words import join_names, plural
 from holdfast.sources.data.shared.labels import NONE, class_number
@@ -78,11 +78,9 @@ class Arrays(ImageSource):
         self.layout = _layout(self._images.shape, layout, name)
         self._labels = None if labels is None else self._column(labels, "labels")
         if self._labels is not None and self._labels.dtype.kind not in "iub":
-            raise HoldfastError(
-                f"{name}: expected integer labels, -1 for none, got {self._labels.dtype}; number the classes"
-            )
+            raise BadData(f"{name}: expected integer labels, -1 for none, got {self._labels.dtype}; number the classes")
         if self._labels is not None and len(self._labels) and self._labels.min() < NONE:
-            raise HoldfastError(f"{name}: expected labels from 0 on, or -1 for none, got {self._labels.min()}")
+            raise BadData(f"{name}: expected labels from 0 on, or -1 for none, got {self._labels.min()}")
         self._ids = None if ids is None else [str(value) for value in self._column(ids, "ids")]
         self._file: Path | None = None
         self._width = max(6, len(str(len(self) - 1)))
@@ -114,7 +112,7 @@ class Arrays(ImageSource):
             notes += [f"{plural(len(others), 'array')} not read: {join_names(others)}"] if others else []
             opened.notes = tuple(notes)
         elif key is not None:
-            raise HoldfastError(f"{file.name} holds one array without a name; leave out key={key}")
+            raise Conflict(f"{file.name} holds one array without a name; leave out key={key}")
         else:
             opened = cls(map_array(file), layout=layout, name=file.name)
         opened._file = file
@@ -160,11 +158,11 @@ class Arrays(ImageSource):
             values = copy_picture(values)  # which its owner may change
             column = values.numpy() if isinstance(values, Tensor) else np.asarray(values)
         except ValueError as error:  # rows of several lengths
-            raise HoldfastError(f"{self.name}: expected {len(self)} {name}, one per image, got lists") from error
+            raise BadData(f"{self.name}: expected {len(self)} {name}, one per image, got lists") from error
         if column.size != len(self):
             got = len(column) if column.ndim == 1 else f"the shape {list(column.shape)}"
             advice = "; of one-hot rows take .argmax(1)" if column.ndim == 2 and name == "labels" else ""
-            raise HoldfastError(f"{self.name}: expected {len(self)} {name}, one per image, got {got}{advice}")
+            raise Mismatch(f"{self.name}: expected {len(self)} {name}, one per image, got {got}{advice}")
         return column.reshape(-1)
 
 
@@ -174,7 +172,7 @@ def _array(images: Tensor, name: str) -> np.ndarray:
         return images.detach().cpu().numpy()
     except (TypeError, RuntimeError, NotImplementedError) as error:
         kind = "no values (meta)" if images.is_meta else f"{str(images.layout).removeprefix('torch.')} {images.dtype}"
-        raise HoldfastError(
+        raise BadData(
             f"{name}: expected a dense tensor of uint8 or floats in [0, 1], got {kind}; give images.to_dense().float()"
         ) from error
 
@@ -189,9 +187,7 @@ def _key(held: ArrayFile, key: str | None, name: str) -> str:
     # Labels and boxes have fewer axes
     candidates = [name for name in held if len(held.shape(name)) in (3, 4)]
     if len(candidates) != 1:
-        raise HoldfastError(
-            f"{name}: expected an array called 'images', found {', '.join(held)}; choose with ?key=NAME"
-        )
+        raise Ambiguous(f"{name}: expected an array called 'images', found {', '.join(held)}; choose with ?key=NAME")
     return candidates[0]
 
 
@@ -209,9 +205,9 @@ def _layout(shape: tuple[int, ...], layout: str | None, name: str) -> str:
     if 0 in shape or not options:
         expected = layout or "[N, H, W], [N, H, W, C] or [N, C, H, W] with C = 1 or 3"
         how = "permute their axes; reshape would scramble the pixels" if len(shape) == 4 else "reshape them"
-        raise HoldfastError(f"{name}: expected images {expected}, got the shape {list(shape)}; {how}")
+        raise BadData(f"{name}: expected images {expected}, got the shape {list(shape)}; {how}")
     if len(options) > 1 or single:
         choices = " or ".join(f"layout={option}" for option in options)
         hint = f"; if it is a single image, it cannot be audited; else say {choices}" if single else f"; say {choices}"
-        raise HoldfastError(f"{name}: the shape {list(shape)} is ambiguous{hint}")
+        raise Ambiguous(f"{name}: the shape {list(shape)} is ambiguous{hint}")
     return options[0]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from holdfast.core.data_source import DataSource
 from holdfast.core.source_spec import Options
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadData
 from holdfast.sources.data.arrays import Arrays
 from holdfast.sources.data.shared.array_file import map_array
 from holdfast.sources.data.shared.corrupted import SEVERITIES, load_severity, take_corruption
@@ -35,7 +35,7 @@ class Cifar10cSource(DataSource):
         # Either once for all severities, or once for each
         counts = (len(images), SEVERITIES * len(images))
         if labels.ndim != 1 or labels.dtype.kind not in "iu" or len(labels) not in counts:
-            raise HoldfastError(
+            raise BadData(
                 f"{name}/labels.npy: expected {SEVERITIES * len(images)} whole numbers, got {labels.dtype} "
                 f"{list(labels.shape)}; take the file of the benchmark"
             )

@@ -13,7 +13,7 @@ from torch import Tensor
 from holdfast.core import ImageSource
 from holdfast.core.data_source import DataSource
 from holdfast.core.source_spec import Options, finish, one_of, take
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadValue
 from holdfast.runtime.names import file
 
 _TRAIN = 1197
@@ -31,7 +31,7 @@ class DigitsSource(DataSource):
     def open(self, name: str, options: Options) -> "Digits":
         """Open `digits?part=train`."""
         if name:
-            raise HoldfastError(f"expected digits or digits?part=train, got digits:{name}")
+            raise BadValue(f"expected digits or digits?part=train, got digits:{name}")
         part = take(options, "part", one_of("heldout", "train", "all"), "heldout")
         finish(options)
         return Digits(part)
@@ -55,7 +55,7 @@ class Digits(ImageSource):
     def __init__(self, part: str = "heldout"):
         parts = {"heldout": slice(_TRAIN, None), "train": slice(0, _TRAIN), "all": slice(None)}
         if part not in parts:
-            raise HoldfastError(f"digits: expected part=heldout, train or all, got {part!r}")
+            raise BadValue(f"digits: expected part=heldout, train or all, got {part!r}")
         self.part = part
         self._images, self._labels = _digits()
         self._rows = _order()[parts[part]]

@@ -13,7 +13,7 @@ from typing_extensions import override
 from holdfast.core import ImageSource
 from holdfast.core.data_source import DataSource
 from holdfast.core.source_spec import Options, finish
-from holdfast.runtime.errors import HoldfastError, os_reason
+from holdfast.runtime.errors import BadData, BadValue, Missing, os_reason
 from holdfast.runtime.guess import path_meant
 from holdfast.sources.data.shared.in_words import format_counts, plural
 from holdfast.sources.data.shared.pictures import EXTENSIONS, decode, shape_in
@@ -59,7 +59,7 @@ class Folder(ImageSource):
     def __init__(self, path: str | os.PathLike[str]):
         self.path = Path(path)
         if not self.path.is_dir():
-            raise HoldfastError(f"expected a folder of images, found none at {str(path)!r}; {path_meant(path)}")
+            raise Missing(f"expected a folder of images, found none at {str(path)!r}; {path_meant(path)}")
         self.ignored, self.runs = Counter[str](), 0
         self._hidden = self._again = 0
         files = list(self._walk(self.path, "", set()))
@@ -67,8 +67,8 @@ class Folder(ImageSource):
         self._files = sorted(files, key=_name)
         if not self._files:
             if any((self.path / name).exists() for name in _SAVED) or any(self.path.glob("*.parquet")):
-                raise HoldfastError(f"{str(path)!r} looks like a Hugging Face dataset; write --data hf:{path}")
-            raise HoldfastError(
+                raise BadValue(f"{str(path)!r} looks like a Hugging Face dataset; write --data hf:{path}")
+            raise Missing(
                 f"no images in the folder {str(path)!r} (other files: {format_counts(self.ignored) or 'none'}); "
                 f"expected files named {' '.join(EXTENSIONS)}"
             )
@@ -127,7 +127,7 @@ class Folder(ImageSource):
             # In one order, so that of two links to a folder the same one is followed everywhere
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
         except OSError as error:
-            raise HoldfastError(f"cannot read the folder {str(folder)!r} : {os_reason(error)}") from error
+            raise BadData(f"cannot read the folder {str(folder)!r} : {os_reason(error)}") from error
         # What an audit wrote is no picture of the user's
         own = OWN if holds_run(folder) else frozenset[str]()
         self.runs += bool(own)

@@ -10,12 +10,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import HoldfastError, ImageSource, Rng
+from holdfast.core import ImageSource, Rng
 from holdfast.core.data_source import DataSource
 from holdfast.core.source_spec import Options, finish, sides, take
 from holdfast.numerics.gaussian_classes.conditional import ConditionalGaussian, ones
 from holdfast.numerics.gaussian_classes.covariance import isotropic
 from holdfast.runtime.checked import integer, number
+from holdfast.runtime.errors import BadValue
 
 _PICTURE = (256, 256)
 
@@ -30,7 +31,7 @@ class GaussianSource(DataSource):
     def open(self, name: str, options: Options) -> "Gaussian":
         """Open `gaussian?shape=3x32x32`; without a shape, pictures."""
         if name:
-            raise HoldfastError(f"expected gaussian or gaussian?shape=3x32x32, got gaussian:{name}")
+            raise BadValue(f"expected gaussian or gaussian?shape=3x32x32, got gaussian:{name}")
         shape, s = take(options, "shape", sides, None), take(options, "s", number, 1.0)
         share, scale = take(options, "share", number, 0.5), take(options, "scale", number, 0.1)
         count, draw = take(options, "count", integer, 64), take(options, "draw", integer, 0)
@@ -69,11 +70,11 @@ class Gaussian(ImageSource):
         seed: int = 0,
     ):
         if shape is not None and (len(shape) not in (1, 3) or min(shape) < 1):
-            raise HoldfastError(
+            raise BadValue(
                 f"gaussian: expected a shape such as 3x32x32, or 16 for 16 numbers, got {'x'.join(map(str, shape))}"
             )
         if count < 1 or not 0 < share < 1:
-            raise HoldfastError(f"gaussian: expected count >= 1 and 0 < share < 1, got {count} and {share}")
+            raise BadValue(f"gaussian: expected count >= 1 and 0 < share < 1, got {count} and {share}")
         self.sized = shape is not None
         self._shape = (3, *_PICTURE) if shape is None else shape if len(shape) == 3 else (1, *shape, 1)
         pixels = math.prod(self._shape)

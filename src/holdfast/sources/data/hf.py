@@ -11,7 +11,7 @@ from typing_extensions import override
 from holdfast.core import ImageSource
 from holdfast.core.data_source import DataSource
 from holdfast.core.source_spec import Options, finish, take
-from holdfast.runtime.errors import HoldfastError, first_line, missing, unknown
+from holdfast.runtime.errors import Ambiguous, BadData, BadValue, Conflict, Failed, first_line, missing, unknown
 from holdfast.runtime.foreign import TURN
 from holdfast.sources.data.shared.in_words import join_names, plural
 from holdfast.sources.data.shared.labels import class_number
@@ -73,7 +73,7 @@ class HuggingFace(ImageSource):
             else:
                 loaded = datasets.load_dataset(name, config, split=split, revision=revision)
         except Exception as error:  # network, hub, cache and format errors of many types
-            raise HoldfastError(f"hf:{name} cannot be opened: {' '.join(str(error).split())}") from error
+            raise Failed(f"hf:{name} cannot be opened: {' '.join(str(error).split())}") from error
         notes = []
         if isinstance(loaded, datasets.DatasetDict):
             splits = [str(key) for key in loaded]
@@ -83,14 +83,14 @@ class HuggingFace(ImageSource):
                 notes.append(f"the split {chosen} is read, of {', '.join([chosen, *others])}")
         # One split alone, which cannot be chosen from
         elif split is not None and str(loaded.split) != split and (Path(name) / "state.json").is_file():
-            raise HoldfastError(f"hf:{name} is the one split {loaded.split}, got split={split}; leave it out")
+            raise Conflict(f"hf:{name} is the one split {loaded.split}, got split={split}; leave it out")
         # the column of images
         features = loaded.features
         images = [key for key, kind in features.items() if isinstance(kind, datasets.Image)]
         classes = [key for key, kind in features.items() if isinstance(kind, datasets.ClassLabel)]
         self.column = _column(column, images, list(features), "image column", name)
         if self.column not in images:
-            raise HoldfastError(f"hf:{name}: expected an image column, {self.column!r} is {features[self.column]}")
+            raise BadValue(f"hf:{name}: expected an image column, {self.column!r} is {features[self.column]}")
         # encoded where they can be had so: Pillow decodes them side by side, and code of others only reads the rows
         self._images: Any = loaded.with_format(None).select_columns([self.column])
         self._encoded: Any = self._images.cast_column(self.column, datasets.Image(decode=False))
@@ -134,11 +134,9 @@ class HuggingFace(ImageSource):
                 if file is None and encoded.get("path"):  # in an archive, which `datasets` knows to read
                     return copy_picture(self._images[index][self.column])
         except Exception as error:  # Pillow's and Arrow's errors
-            raise HoldfastError(
-                f"cannot read image {self.id(index)!r} of hf:{self.name} ({error}); repair it"
-            ) from error
+            raise BadData(f"cannot read image {self.id(index)!r} of hf:{self.name} ({error}); repair it") from error
         if file is None:
-            raise HoldfastError(f"cannot read image {self.id(index)!r} of hf:{self.name} (it is empty); repair it")
+            raise BadData(f"cannot read image {self.id(index)!r} of hf:{self.name} (it is empty); repair it")
         picture = decode(file, name)
         # A column may ask for a mode, as `datasets` would decode it
         return picture if self._mode in (None, picture.mode) else picture.convert(self._mode)
@@ -157,7 +155,7 @@ def _check(loaded: Any, name: str) -> None:
     try:
         loaded.data.table.validate(full=True)
     except Exception as error:  # of Arrow
-        raise HoldfastError(f"hf:{name} is damaged: {first_line(error)}; save or download it again") from error
+        raise BadData(f"hf:{name} is damaged: {first_line(error)}; save or download it again") from error
 
 
 def _file(encoded: dict[str, Any]) -> BytesIO | Path | None:
@@ -179,7 +177,7 @@ def _split(splits: list[str], split: str | None, name: str) -> str:
             return usual
     if len(splits) == 1:
         return splits[0]
-    raise HoldfastError(f"hf:{name} has the splits {', '.join(splits)}; choose with ?split=NAME")
+    raise Ambiguous(f"hf:{name} has the splits {', '.join(splits)}; choose with ?split=NAME")
 
 
 def _column(column: str | None, fitting: list[str], columns: list[str], role: str, name: str) -> str:
@@ -188,7 +186,7 @@ def _column(column: str | None, fitting: list[str], columns: list[str], role: st
             raise unknown(f"{role} of hf:{name}", column, columns)
         return column
     if len(fitting) != 1:
-        raise HoldfastError(
+        raise Ambiguous(
             f"hf:{name} has {len(fitting)} image columns among {', '.join(columns)}; choose with ?column=NAME"
         )
     return fitting[0]

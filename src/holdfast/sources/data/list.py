@@ -11,7 +11,7 @@ from holdfast.core import ImageSource
 from holdfast.core.data_source import DataSource
 from holdfast.core.source_spec import Options, finish, take
 from holdfast.runtime.doors import read_text
-from holdfast.runtime.errors import HoldfastError, os_reason
+from holdfast.runtime.errors import BadData, os_reason
 from holdfast.sources.data.shared.labels import class_number
 from holdfast.sources.data.shared.pictures import decode, shape_in
 
@@ -50,10 +50,10 @@ class Listed(ImageSource):
             lines = read_text(self.path).splitlines()
         except (OSError, UnicodeDecodeError) as error:
             reason = os_reason(error) if isinstance(error, OSError) else "it is not text in UTF-8"
-            raise HoldfastError(f"cannot read the list of images {str(path)!r}: {reason}") from error
+            raise BadData(f"cannot read the list of images {str(path)!r}: {reason}") from error
         self._lines = [self._line(number, text) for number, text in enumerate(lines, 1) if text.strip()]
         if not self._lines:
-            raise HoldfastError(f"{str(path)!r}: expected a path and a class in each line, got an empty list")
+            raise BadData(f"{str(path)!r}: expected a path and a class in each line, got an empty list")
 
     def __len__(self) -> int:
         return len(self._lines)
@@ -80,7 +80,7 @@ class Listed(ImageSource):
     def _line(self, number: int, text: str) -> tuple[str, int]:
         name, _, label = text.strip().rpartition(" ")
         if not name.strip() or not re.fullmatch("-1|[0-9]{1,18}", label):
-            raise HoldfastError(
+            raise BadData(
                 f"{str(self.path)!r}, line {number}: expected a path, a space and the number of a class (-1 for none), "
                 f"got {text!r}"
             )

@@ -15,7 +15,7 @@ from typing_extensions import override
 from holdfast.core import ImageSource, Relevance
 from holdfast.core.data_source import DataSource
 from holdfast.core.source_spec import Options, boolean, finish, one_of, take
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadData, NotEnough, Unsupported
 from holdfast.sources.data.shared.pictures import decode, shape_in
 from holdfast.sources.data.shared.tables import Table
 from holdfast.sources.data.shared.task_files import open_task
@@ -83,7 +83,7 @@ class RetrievalTask(ImageSource):
         # Queries without a relevant image cannot be scored, and are left out
         rows = sorted({query for query, _ in judged})
         if len(rows) < 2:
-            raise HoldfastError(
+            raise NotEnough(
                 f"{self._name}: expected at least 2 queries to which an image is relevant, got {len(rows)} in "
                 f"{len(qrels)} qrels; repair {qrels.files[0].name}, or choose another split"
             )
@@ -140,13 +140,13 @@ class RetrievalTask(ImageSource):
             return BytesIO(value)
         if not isinstance(value, str) or not value:
             got = "none" if value is None or value == "" else type(value).__name__
-            raise HoldfastError(
+            raise BadData(
                 f"cannot read image {self.id(index)!r} of {self._name} (expected encoded bytes or the path of a file, "
                 f"got {got}); repair it, or take another task where it is a text"
             )
         # A table of somebody else's must not read files outside its folder
         if Path(value).is_absolute() or ".." in Path(value).parts:
-            raise HoldfastError(
+            raise BadData(
                 f"cannot read image {self.id(index)!r} of {self._name} (expected a path inside the folder of the task, "
                 f"got {value!r}); put the file there"
             )
@@ -157,7 +157,7 @@ class RetrievalTask(ImageSource):
         """Return the row of each id of a table."""
         column = next((name for name in IDS[kind] if name in table.columns), None)
         if not len(table):
-            raise HoldfastError(f"{self._name}: expected rows in its {kind}, got none in {table.files[0].name}")
+            raise BadData(f"{self._name}: expected rows in its {kind}, got none in {table.files[0].name}")
         if column is None:
             raise self._lacks(kind, table, " or ".join(IDS[kind]))
         rows: dict[str, int] = {}
@@ -165,7 +165,7 @@ class RetrievalTask(ImageSource):
             # Ids are compared as texts, whatever type the column has
             if value is None or (name := str(value)) in rows:
                 got = "none" if value is None else f"{value!r} more than once"
-                raise HoldfastError(
+                raise BadData(
                     f"{self._name}: expected an id of its own for each of its {kind}, got {got}; repair row {row}"
                 )
             rows[name] = row
@@ -179,7 +179,7 @@ class RetrievalTask(ImageSource):
         for query, image, score in zip(*map(qrels.column, JUDGMENT), strict=True):
             for kind, name, known in (("queries", query, queries), ("corpus", image, corpus)):
                 if str(name) not in known:
-                    raise HoldfastError(
+                    raise BadData(
                         f"{self._name}: expected qrels about its {kind}, got the unknown id {str(name)!r}; repair "
                         f"{qrels.files[0].name}, or choose another split or config"
                     )
@@ -187,7 +187,7 @@ class RetrievalTask(ImageSource):
             # A pair may be there twice with one score
             if grade is None or grades.setdefault(pair, grade) != grade:
                 got = "two scores" if grade is not None else f"{score!r}"
-                raise HoldfastError(
+                raise BadData(
                     f"{self._name}: expected a whole number as the score of {str(query)!r} and {str(image)!r}, got "
                     f"{got}; repair {qrels.files[0].name}"
                 )
@@ -205,16 +205,16 @@ class RetrievalTask(ImageSource):
             text = next((column[row] for column in texts if column[row]), None)
             if IMAGE not in str(modality[row]) or (text and not ignore_text):
                 got = f"the text {str(text)[:60]!r}" if text else f"the modality {modality[row]!r}"
-                raise HoldfastError(
+                raise Unsupported(
                     f"{self._name}: expected {kind} that are images alone, got {got} in row {row}; take another task, "
                     "or add ?text=ignore where each has an image that may be searched without its text"
                 )
 
-    def _lacks(self, kind: str, table: Table, column: str) -> HoldfastError:
+    def _lacks(self, kind: str, table: Table, column: str) -> BadData:
         advice = "it is a table of another kind"
         if column == IMAGE and any(name in table.columns for name in TEXTS):
             advice = f"{kind} of texts cannot be attacked as images; for captions see the measure caption_retrieval"
-        return HoldfastError(
+        return BadData(
             f"{self._name}: expected the column {column} in its {kind}, got {', '.join(table.columns) or 'no column'} "
             f"in {table.files[0].name}; {advice}"
         )

@@ -11,7 +11,7 @@ from torch import Tensor
 from holdfast.core import ImageSource
 from holdfast.core.data_source import DataSource
 from holdfast.core.source_spec import Options, boolean, take
-from holdfast.runtime.errors import HoldfastError, missing, unknown
+from holdfast.runtime.errors import BadData, BadValue, Conflict, Failed, Unsupported, missing, unknown
 from holdfast.runtime.foreign import TURN
 from holdfast.runtime.names import parse_names
 from holdfast.runtime.torchvision_guard import guard_torchvision
@@ -84,7 +84,7 @@ class Torchvision(ImageSource):
         try:
             self._dataset: Any = getattr(datasets, name)(**parameters)
         except (RuntimeError, OSError, ValueError, TypeError, ImportError) as error:
-            raise HoldfastError(
+            raise Failed(
                 f"torchvision:{name} cannot be opened: {_one_line(error)}; "
                 "give ?root=FOLDER, and download=true to fetch it there"
             ) from error
@@ -110,7 +110,7 @@ class Torchvision(ImageSource):
         """Return the picture, without transforms."""
         image = self._item(index)[0]
         if not isinstance(image, (PIL.Image.Image, Tensor)):
-            raise HoldfastError(f"torchvision:{self.name} holds {type(image).__name__}, expected images; take another")
+            raise Unsupported(f"torchvision:{self.name} holds {type(image).__name__}, expected images; take another")
         return image
 
     def label(self, index: int) -> int | None:
@@ -128,7 +128,7 @@ class Torchvision(ImageSource):
                 image, target, *_ = self._dataset[index]
                 return copy_picture(image), target
         except Exception as error:  # whatever the dataset's own reader raises
-            raise HoldfastError(
+            raise BadData(
                 f"cannot read image {self.id(index)!r} of torchvision:{self.name} ({_one_line(error)}); repair it"
             ) from error
 
@@ -149,15 +149,15 @@ def _arguments(
         arguments["split"] = split or "test"
     elif "train" in accepted:
         if split not in (None, "train", "test"):
-            raise HoldfastError(f"torchvision:{name} has the splits train and test, got split={split}")
+            raise BadValue(f"torchvision:{name} has the splits train and test, got split={split}")
         # Given by itself, as `train=true`, it stands
         arguments.setdefault("train", split == "train")
     elif split is not None:
-        raise HoldfastError(f"torchvision:{name} has no splits, got split={split}; leave it out")
+        raise Conflict(f"torchvision:{name} has no splits, got split={split}; leave it out")
     if "download" in accepted or (download and passes_on):
         arguments["download"] = download
     elif download:
-        raise HoldfastError(f"torchvision:{name} is not downloaded by torchvision; give ?root=FOLDER that holds it")
+        raise Unsupported(f"torchvision:{name} is not downloaded by torchvision; give ?root=FOLDER that holds it")
     return arguments
 
 

@@ -18,7 +18,7 @@ from holdfast.core import ImageSource
 from holdfast.core.data_source import DataSource
 from holdfast.core.source_spec import Options, finish, take
 from holdfast.runtime.doors import open_regular, regular
-from holdfast.runtime.errors import HoldfastError, os_reason
+from holdfast.runtime.errors import BadData, Missing, os_reason
 from holdfast.sources.data.shared.in_words import format_counts, plural
 from holdfast.sources.data.shared.labels import class_number
 from holdfast.sources.data.shared.pictures import EXTENSIONS, decode
@@ -74,9 +74,7 @@ class WebDataset(ImageSource):
             self._index(number, shard, column, others)
         if not self._keys:
             wanted = f"*.{column}" if column else " ".join(EXTENSIONS)
-            raise HoldfastError(
-                f"no images in {len(self._shards)} shards of {patterns[0]!r}; expected members {wanted}"
-            )
+            raise Missing(f"no images in {len(self._shards)} shards of {patterns[0]!r}; expected members {wanted}")
 
         notes = (
             [f"{plural(others.total(), 'member')} of the shards not read ({format_counts(others)})"] if others else []
@@ -106,7 +104,7 @@ class WebDataset(ImageSource):
             return None
         text = self._read(member).decode(errors="replace").strip()
         if not re.fullmatch("-?[0-9]{1,18}", text):
-            raise HoldfastError(f"expected a class number in {self.id(index)}.cls, got {text!r}; repair it")
+            raise BadData(f"expected a class number in {self.id(index)}.cls, got {text!r}; repair it")
         return class_number(int(text), f"{self.id(index)}.cls")
 
     def _index(self, number: int, shard: Path, column: str | None, others: Counter[str]) -> None:
@@ -135,7 +133,7 @@ class WebDataset(ImageSource):
                     else:
                         others[f".{extension}" if extension else "without an ending"] += 1
         except (tarfile.TarError, OSError) as error:
-            raise HoldfastError(
+            raise BadData(
                 f"cannot read the shard {str(shard)!r} ({error}); expected an uncompressed, complete .tar"
             ) from error
 
@@ -146,7 +144,7 @@ class WebDataset(ImageSource):
                 file.seek(member.offset)
                 return file.read(member.size)
         except OSError as error:
-            raise HoldfastError(f"cannot read the shard {str(shard)!r} ({os_reason(error)})") from error
+            raise BadData(f"cannot read the shard {str(shard)!r} ({os_reason(error)})") from error
 
 
 def _expand(pattern: str) -> list[Path]:
@@ -162,5 +160,5 @@ def _expand(pattern: str) -> list[Path]:
         shards = [Path(pattern)] if Path(pattern).is_file() else [Path(name) for name in sorted(glob.glob(pattern))]
         shards = [shard for shard in shards if shard.is_file()]  # no pipes
     if not shards:
-        raise HoldfastError(f"expected .tar shards, found none at {pattern!r}; check the path")
+        raise Missing(f"expected .tar shards, found none at {pattern!r}; check the path")
     return shards

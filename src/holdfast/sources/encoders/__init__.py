@@ -9,7 +9,7 @@ from holdfast.core.encoder import Encoder
 from holdfast.core.encoder_source import Destination, EncoderSource, TextTower
 from holdfast.core.source_spec import Options, parse, positive, take
 from holdfast.runtime.doctor import advise, doctor
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import HoldfastError, UnknownName
 from holdfast.runtime.guess import ALIKE, format_suggestions, likeness, nearest
 
 __all__ = [
@@ -134,14 +134,14 @@ def _source(spec: str) -> tuple[EncoderSource, str, Options]:
         # What was typed behind the source is kept in what is proposed
         tail = f":{spec.strip().partition(':')[2]}"
         near = [f"{other}{tail}" for other in nearest(source, sources)]
-        raise HoldfastError(
+        raise UnknownName(
             f"unknown encoder source {source!r}{format_suggestions(near) or ';'} known: {', '.join(sources)}"
         )
     part: Any = registry.find("encoders", source)
     return part(), name, options
 
 
-def _no_source(spec: str, name: str) -> HoldfastError:
+def _no_source(spec: str, name: str) -> UnknownName:
     """Return the error for an encoder without a source: what of all that sources open was meant."""
     path, tail = Path(name).expanduser(), spec.strip()[len(name) :]
     if path.is_dir():
@@ -160,7 +160,7 @@ def _no_source(spec: str, name: str) -> HoldfastError:
         # The rest of what was typed stays
         meant = [f"{near}{name[len(plain) :]}{tail}" for near in near[:2]]
         meant = [f"hf:{name}{tail}"] if not meant and name.count("/") == 1 else meant
-    return HoldfastError(
+    return UnknownName(
         f"encoder {spec!r} names no source{format_suggestions(meant) or ':'} expected source:name such as "
         "timm:resnet18 or zoo:digits-simclr, or the path of a .safetensors or .onnx file; see holdfast list encoders"
     )

@@ -13,7 +13,7 @@ from holdfast.core.function_fingerprint import fingerprint
 from holdfast.core.geometry import BY_CALLER
 from holdfast.core.outside import Outside, Wanted
 from holdfast.core.source_spec import Options
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadValue, HoldfastError, Missing
 from holdfast.sources.encoders.shared.options import Common
 from holdfast.sources.encoders.shared.own_module import look_up
 from holdfast.sources.encoders.shared.runtime import AS_GIVEN, assemble_given, describe_wanted, read_wanted
@@ -60,7 +60,7 @@ class Call(EncoderSource):
         wanted, common = read_wanted(options)
         function = look_up(options.spec, name, "call:package.module:function")
         if not callable(function):
-            raise HoldfastError(f"{options.spec}: expected a function, got {type(function).__name__}")
+            raise BadValue(f"{options.spec}: expected a function, got {type(function).__name__}")
         return function, wanted, common
 
 
@@ -77,7 +77,7 @@ def function_encoder(function: Callable[..., Any], name: str, mean: Any, std: An
         HoldfastError: one of mean and std alone.
     """
     if (mean is None) != (std is None):
-        raise HoldfastError(f"model: expected mean and std together, or neither, got mean={mean}, std={std}")
+        raise Missing(f"model: expected mean and std together, or neither, got mean={mean}, std={std}")
     network = Outside(partial(_same, function), Wanted(), identify(function, name))
     origin = {"source": f"a function, {name}", **describe_wanted(network.wanted)}
     if mean is None:

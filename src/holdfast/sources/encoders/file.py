@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from holdfast.core.encoder import Encoder
 from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.source_spec import Options, take
-from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.errors import Ambiguous, Conflict, HoldfastError, Missing, Unsupported, unknown
 from holdfast.sources.encoders.shared.assemble import assemble
 from holdfast.sources.encoders.shared.checkpoint import LAYERS, Checkpoint, align_checkpoint
 from holdfast.sources.encoders.shared.heads import head
@@ -74,9 +74,7 @@ class File(EncoderSource):
     def _parse_options(self, name: str, options: Options) -> tuple[str | None, Choice, Common]:
         arch = take(options, "arch", str, None)
         if "weights" in options:
-            raise HoldfastError(
-                f"spec {options.spec!r}: file: is itself the weights; for others use zoo:NAME?weights=..."
-            )
+            raise Conflict(f"spec {options.spec!r}: file: is itself the weights; for others use zoo:NAME?weights=...")
         choice, common = read_choice(options, name), read(options)
         check_file(name)
         if arch is not None and arch not in NETWORKS:
@@ -97,7 +95,7 @@ def _architecture(
     fitting = [arch for arch in NETWORKS if _fits(arch, name, stored, metadata, choice)]
     if len(fitting) != 1:
         fits = f"{len(fitting)} zoo networks fit ({', '.join(fitting)})" if fitting else "no zoo network fits"
-        raise HoldfastError(
+        raise Ambiguous(
             f"{name!r}: {fits} its tensors; give ?arch= one of: {', '.join(NETWORKS)}; networks of libraries take a "
             f"file as in timm:resnet50?weights={name}"
         )
@@ -159,10 +157,10 @@ def _resolve_head(network: nn.Module, behind: Mapping[str, Tensor], layer: str |
     if layer == "projection" and behind:
         return _with_head(network, behind, name)
     if layer in LAYERS and layer != "pooled":
-        raise HoldfastError(f"{name!r} brings no {layer}; leave out layer=, or say layer=pooled")
+        raise Missing(f"{name!r} brings no {layer}; leave out layer=, or say layer=pooled")
     if isinstance(network, nn.Sequential) and behind and layer is None:
         held = ", ".join(f"{key} {list(value.shape)}" for key, value in sorted(behind.items()))
-        raise HoldfastError(
+        raise Ambiguous(
             f"{name!r} holds a head behind the encoder ({held}); say layer=pooled for the representation in front of "
             "it, or layer=projection for what the head gives"
         )
@@ -174,7 +172,7 @@ def _with_head(network: nn.Module, behind: Mapping[str, Tensor], name: str) -> n
     places = {key.rpartition(".")[0] for key in behind}
     if len(places) > 1:
         held = ", ".join(sorted(behind))
-        raise HoldfastError(
+        raise Unsupported(
             f"{name!r}: expected a head of one linear layer, got {held}, between which a file says nothing; build the "
             "whole network in a module of yours: py:module:function"
         )

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from holdfast.core.encoder import Encoder
 from holdfast.core.encoder_source import EncoderSource, TextTower
 from holdfast.core.source_spec import Options, boolean, take
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import Conflict, Mismatch, Missing
 from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.hf_processor import describe_processor, preprocessing
@@ -54,7 +54,7 @@ class _Vision(nn.Module):
             return outputs
         value = outputs if isinstance(outputs, Tensor) else getattr(outputs, self.output, None)
         if value is None:
-            raise HoldfastError(f"{type(self.model).__name__} gives no {self.output}; give {_CHOICES}")
+            raise Missing(f"{type(self.model).__name__} gives no {self.output}; give {_CHOICES}")
         return value.flatten(1) if self.output == "pooler_output" else value  # ResNets pool to [B, C, 1, 1]
 
     def _in_order(self, x: Tensor) -> Tensor:
@@ -112,7 +112,7 @@ class Hf(EncoderSource):
         # A pooler that the weights lack is random: it is refused where it would be read
         untrained = {key for key in missing if key.removeprefix(prefix).split(".")[0] == "pooler"}
         if absent := sorted(set(missing) - untrained):
-            raise HoldfastError(
+            raise Mismatch(
                 f"{options.spec}: the weights lack {absent[0]} (and {len(absent) - 1} more) of {type(model).__name__}; "
                 "they belong to another kind of model"
             )
@@ -153,7 +153,7 @@ class Hf(EncoderSource):
                 return super().texts(name, options)
             tokenizer = transformers.AutoTokenizer.from_pretrained(name, trust_remote_code=trust)
         if missing:
-            raise HoldfastError(f"{options.spec}: the weights lack {missing[0]} of {type(model).__name__}")
+            raise Mismatch(f"{options.spec}: the weights lack {missing[0]} of {type(model).__name__}")
         most = model.config.text_config.max_position_embeddings
         padded = "siglip" in model.config.model_type  # which was trained with padded texts
         padding: dict[str, Any] = {"padding": "max_length", "max_length": most} if padded else {"padding": True}
@@ -175,7 +175,7 @@ class Hf(EncoderSource):
         trust = take(options, "trust_remote_code", boolean, False)
         common = read(options, pools=("pooler", *POOLS))
         if name.startswith((".", "/", "~")) and not Path(name).expanduser().is_dir():
-            raise HoldfastError(f"{options.spec}: folder {name!r} does not exist; for the hub write hf:org/name")
+            raise Missing(f"{options.spec}: folder {name!r} does not exist; for the hub write hf:org/name")
         check_weights(common.weights)
         return trust, common
 
@@ -252,11 +252,11 @@ def _representation(common: Common, untrained: bool, spec: str) -> tuple[str | N
     """Return (output of the model, pooling): what the user asked for, else the default."""
     if common.layer is not None:
         if common.pool == "pooler":
-            raise HoldfastError(f"{spec}: pool=pooler is the model's own output; leave out layer=, or pool otherwise")
+            raise Conflict(f"{spec}: pool=pooler is the model's own output; leave out layer=, or pool otherwise")
         return None, common.pool
     # Other poolings than the model's own read the last hidden state
     if common.pool not in (None, "pooler"):
         return "last_hidden_state", common.pool
     if untrained:
-        raise HoldfastError(f"{spec}: the weights hold no trained pooler; give {_CHOICES}")
+        raise Missing(f"{spec}: the weights hold no trained pooler; give {_CHOICES}")
     return "pooler_output", None

@@ -9,7 +9,7 @@ import torch
 from holdfast.core.encoder import Encoder
 from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.source_spec import Options, one_of, take
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import Conflict, Failed, Missing, Unsupported
 from holdfast.runtime.guess import path_meant
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.options import Common, read
@@ -111,9 +111,9 @@ class Onnx(EncoderSource):
         onnx = package(options.spec)
         opened = self._open_network(load(name, onnx), name, asked, encoder.geometry and encoder.geometry.size, onnx)
         if opened.rounds:
-            raise HoldfastError(f"{name!r}: its activations are rounded; train the file that was quantised")
+            raise Unsupported(f"{name!r}: its activations are rounded; train the file that was quantised")
         if size(opened.model) >= LARGEST:
-            raise HoldfastError(f"{name!r}: its weights take more than 2 GiB, which one ONNX file cannot hold")
+            raise Unsupported(f"{name!r}: its weights take more than 2 GiB, which one ONNX file cannot hold")
         trained: Any = encoder.module.get_submodule(encoder.root)
         written = with_weights(opened.model, trained.learnable, onnx)
         onnx.helper.set_model_props(written, with_preprocessing(opened.model.metadata_props, encoder))
@@ -126,7 +126,7 @@ class Onnx(EncoderSource):
             reps, expected = again(x), encoder(x.to(encoder.device)).cpu()
         # Relative to the largest value: representations have any scale
         if (apart := float((reps - expected).abs().max())) > SAME * float(expected.abs().max()):
-            raise HoldfastError(f"{name!r}: what was written of it differs from what was learned, by {apart:.2g}")
+            raise Failed(f"{name!r}: what was written of it differs from what was learned, by {apart:.2g}")
 
     def _open_network(self, proto: Any, name: str, asked: _Asked, size: tuple[int, int] | None, onnx: Any) -> Opened:
         output = output_of(proto, asked.output, name)
@@ -143,9 +143,9 @@ class Onnx(EncoderSource):
         common = read(options)
         package(options.spec)
         if not Path(name).is_file():
-            raise HoldfastError(f"ONNX file {name!r} does not exist; {path_meant(name)}")
+            raise Missing(f"ONNX file {name!r} does not exist; {path_meant(name)}")
         if common.weights == "random":
-            raise HoldfastError(f"{options.spec}: an ONNX file holds its own weights; leave out weights=random")
+            raise Conflict(f"{options.spec}: an ONNX file holds its own weights; leave out weights=random")
         check_weights(common.weights)
         return asked, common
 
@@ -165,7 +165,7 @@ def _pixels(preprocessing: Preprocessing, common: Common, images: Images, name: 
         return preprocessing, LEVELS
     if not any(means) and all(abs(LEVELS * value - 1) < 1e-6 for value in stds):
         return preprocessing, 1.0
-    raise HoldfastError(
+    raise Conflict(
         f"{name!r} takes uint8, pixels from 0 to 255 as they are, got mean {means} and std {stds}; leave both out"
     )
 

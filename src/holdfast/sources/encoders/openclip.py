@@ -14,7 +14,7 @@ from holdfast.core.encoder import Encoder
 from holdfast.core.encoder_source import EncoderSource, TextTower
 from holdfast.core.geometry import Geometry
 from holdfast.core.source_spec import Options
-from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.errors import Mismatch, Missing, Unsupported, unknown
 from holdfast.runtime.names import list_configured_models
 from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
@@ -53,9 +53,7 @@ class _Unpooled(nn.Module):
         if not self.of_timm:
             if not hasattr(visual, "output_tokens") or getattr(visual, "attn_pool", None) is not None:
                 kind = type(visual).__name__
-                raise HoldfastError(
-                    f"{spec}: expected a tower that pools patches, got {kind}; name one, ?layer=visual.…"
-                )
+                raise Unsupported(f"{spec}: expected a tower that pools patches, got {kind}; name one, ?layer=visual.…")
             visual.output_tokens = True  # gives (pooled, tokens)
 
     def forward(self, x: Float[Tensor, "batch 3 height width"]) -> Tensor:
@@ -140,7 +138,7 @@ class Openclip(EncoderSource):
         if tag and tag not in tags:
             raise unknown(f"weights of OpenCLIP's {model_name}", tag, tags)
         if common.weights == "default" and not tag:
-            raise HoldfastError(
+            raise Missing(
                 f"{options.spec}: expected openclip:{model_name}/WEIGHTS with one of {', '.join(tags) or '(none)'}; "
                 "or ?weights=random, or ?weights=path.safetensors"
             )
@@ -192,7 +190,7 @@ class _Asked:
         """Refuse weights of which OpenCLIP itself only warns that the model has another activation than they need."""
         config = self.open_clip.get_model_config(self.model_name)
         if self.tag and self._config(self.tag).get("quick_gelu") and not config.get("quick_gelu"):
-            raise HoldfastError(
+            raise Mismatch(
                 f"{spec}: the weights {self.tag} were trained with QuickGELU, which {self.model_name} does not have; "
                 f"write openclip:{self.model_name}-quickgelu/{self.tag}"
             )
@@ -208,7 +206,7 @@ class _Asked:
         said = [known[self.tag]] if self.tag else list(known.values())
         if said and any(config != said[0] for config in said):
             if self.common.weights != "random" and self.common.mean is None:
-                raise HoldfastError(
+                raise Missing(
                     f"{spec}: the weights of {self.model_name} differ in preprocessing; say whose this file follows, "
                     f"such as openclip:{self.model_name}/{self.tags[0]}?weights=..., or give mean, std and resize"
                 )

@@ -15,7 +15,7 @@ from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.outside import Call
 from holdfast.core.source_spec import Options, one_of, positive, take
 from holdfast.runtime.doors import regular
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import UnknownName
 from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.options import Common
 from holdfast.sources.encoders.shared.runtime import (
@@ -76,7 +76,7 @@ class Ort(EncoderSource):
         runtime = optional("onnxruntime", "onnxruntime", "onnx", options.spec)
         providers = {word.removesuffix("ExecutionProvider").lower(): word for word in runtime.get_available_providers()}
         if provider.lower() not in providers:
-            raise HoldfastError(
+            raise UnknownName(
                 f"{options.spec}: expected a provider that this ONNX Runtime has, got {provider!r}; known: "
                 f"{', '.join(word.removesuffix('ExecutionProvider') for word in providers.values())}"
             )

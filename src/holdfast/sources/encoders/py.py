@@ -10,7 +10,7 @@ from holdfast.core.encoder import Encoder
 from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.geometry import BY_CALLER
 from holdfast.core.source_spec import Options, sides, take
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import Conflict, Failed, Missing
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.network import check_network, unwrap
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
@@ -65,7 +65,7 @@ class Py(EncoderSource):
         # an Encoder brings all that options could say
         if isinstance(result, Encoder):
             if common.layer or common.pool or common.grid or common.mean or common.pictures.given or shape:
-                raise HoldfastError(
+                raise Conflict(
                     f"{options.spec}: the factory returns an Encoder, which has its own layer, mean, std and geometry; "
                     "leave out layer, pool, mean, std, input, size, resize, crop and interpolation, or return the bare "
                     "module"
@@ -75,9 +75,9 @@ class Py(EncoderSource):
             return result
         # a bare module needs its preprocessing
         if not isinstance(result, nn.Module):
-            raise HoldfastError(f"{options.spec}: expected an Encoder or an nn.Module, got {type(result).__name__}")
+            raise Failed(f"{options.spec}: expected an Encoder or an nn.Module, got {type(result).__name__}")
         if common.mean is None or common.std is None:
-            raise HoldfastError(f"{options.spec} returns a bare module: give ?mean=...&std=... (mean=0&std=1 for none)")
+            raise Missing(f"{options.spec} returns a bare module: give ?mean=...&std=... (mean=0&std=1 for none)")
         network, origin = result if shape is None else Reshaped(result, shape), origin | taken
         if not common.pictures.given and common.pool != "none":
             origin["normalisation"] = BY_CALLER
@@ -88,7 +88,7 @@ class Py(EncoderSource):
         # how pictures become its input is for the spec to say
         if common.size is None or common.pictures.resize is None:
             wanted = "pictures" if common.pictures.given else "the size of pictures, on which its patches depend"
-            raise HoldfastError(
+            raise Missing(
                 f"{options.spec}: a bare module says nothing of {wanted}; give all of it, as in resize=256&crop=224 or "
                 "resize=squash&size=224"
             )

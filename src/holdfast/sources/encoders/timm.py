@@ -17,7 +17,7 @@ from holdfast.core.encoder import Encoder
 from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.geometry import Geometry
 from holdfast.core.source_spec import Options
-from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.errors import BadValue, Missing, unknown
 from holdfast.runtime.names import list_registered_models
 from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
@@ -118,12 +118,12 @@ class Timm(EncoderSource):
         choice, common = read_choice(options), read(options)
         timm = optional("timm", "timm", "timm", options.spec)
         if ":" not in name and Path(name).is_file():
-            raise HoldfastError(
+            raise BadValue(
                 f"{options.spec}: expected the name of a model, got a file; write timm:NAME?weights={name}, with the "
                 "name of its network, such as resnet50"
             )
         if "/" in name and not name.startswith(("hf-hub:", "local-dir:")):
-            raise HoldfastError(
+            raise BadValue(
                 f"{options.spec}: write timm:hf-hub:{name} for the hub or timm:local-dir:{name} for a folder"
             )
         if ":" not in name and not timm.is_model(name.partition(".")[0]):
@@ -131,9 +131,7 @@ class Timm(EncoderSource):
         # a folder in the format of timm
         folder = name.removeprefix("local-dir:")
         if folder != name and not (Path(folder) / "config.json").is_file():
-            raise HoldfastError(
-                f"{options.spec}: expected a folder with config.json and model.safetensors, got {folder!r}"
-            )
+            raise Missing(f"{options.spec}: expected a folder with config.json and model.safetensors, got {folder!r}")
         check_weights(common.weights)
         return choice, common, timm
 
@@ -186,7 +184,7 @@ def _resize(network: Any, common: Common) -> None:
         # The next sizes that have no rest
         below, above = ("x".join(str(max(side // step + more, 1) * step) for side, step in sides) for more in (0, 1))
         if any(side % step for side, step in sides):
-            raise HoldfastError(
+            raise BadValue(
                 f"{common.name}: expected a size of whole patches of {patch[0]}x{patch[1]} pixels, for others at the "
                 f"edge are not read, got {common.size[0]}x{common.size[1]}; take size={below} or size={above}"
             )

@@ -11,7 +11,7 @@ from holdfast.core.encoder import Encoder
 from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.geometry import Geometry
 from holdfast.core.source_spec import Options
-from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.errors import Missing, unknown
 from holdfast.runtime.names import list_registered_models
 from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
@@ -93,7 +93,7 @@ class Torchvision(EncoderSource):
         # its representation: the input of the classifier
         common = resolve_layer(common, linear[-1] if linear else None)
         if not linear and not common.layer:
-            raise HoldfastError(
+            raise Missing(
                 f"{options.spec}: no nn.Linear whose input could be the representation; give ?layer= and ?pool="
             )
         layer = f"{linear[-1]}.input" if linear else None

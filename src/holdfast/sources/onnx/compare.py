@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holdfast.runtime.errors import HoldfastError, first_line, format_install
+from holdfast.runtime.errors import Failed, Unsupported, first_line, format_install
 from holdfast.runtime.optional import optional
 from holdfast.sources.onnx.file import LARGEST, size
 from holdfast.sources.onnx.graph import as_tensor
@@ -96,7 +96,7 @@ def compare(
         return Agreement(runtime, apart)
     # The first image gives something else alone: images of a batch see each other
     if batch > 1 and distance(ours[:1], one) > floor:
-        raise HoldfastError(
+        raise Unsupported(
             f"{path!r}: it takes batches of {batch} alone: export it with an open batch axis (dynamic_axes or "
             "dynamic_shapes)"
         )
@@ -161,9 +161,9 @@ class _File:
     def _old(self) -> bool:
         return any(entry.domain in ("", "ai.onnx") and entry.version < OLD for entry in self._model.opset_import)
 
-    def differs(self, how: str) -> HoldfastError:
+    def differs(self, how: str) -> Failed:
         """Return the error that says what differs."""
-        return HoldfastError(
+        return Failed(
             f"{self._path!r}: what was read of it computes something else than the file: {how}; please report it"
         )
 
@@ -203,7 +203,7 @@ class _File:
                     return [session(names, part) for part in parts], runtime
             except Exception as error:  # of the file, or of the package
                 causes.append(f"{runtime}: {first_line(error)}")
-        raise HoldfastError(
+        raise Failed(
             f"{self._path!r} cannot be compared with what it means, for nothing runs it ({'; '.join(causes)}); "
             f"{format_install('onnx')}, or export it again"
         )

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from holdfast.runtime.doors import regular
-from holdfast.runtime.errors import HoldfastError, first_line, unknown
+from holdfast.runtime.errors import Ambiguous, BadData, Missing, NotFinite, Unsupported, first_line, unknown
 from holdfast.runtime.optional import optional
 from holdfast.sources.onnx.graph import Graph, Source
 
@@ -51,11 +51,11 @@ def load(name: str, onnx: Any) -> Any:
             proto.ir_version = CONSTANTS
         _check(proto, name, onnx)
     except Exception as error:  # protobuf and onnx raise errors of their own
-        raise HoldfastError(f"{name!r} is not a readable ONNX file: {first_line(error)}") from error
+        raise BadData(f"{name!r} is not a readable ONNX file: {first_line(error)}") from error
     for tensor in proto.graph.initializer:  # infinite ones may be masks
         values = onnx.numpy_helper.to_array(tensor)
         if values.dtype.kind == "f" and bool((values != values).any()):
-            raise HoldfastError(f"{name!r}: its weights {tensor.name!r} are NaN, expected numbers; export it again")
+            raise NotFinite(f"{name!r}: its weights {tensor.name!r} are NaN, expected numbers; export it again")
     return proto
 
 
@@ -98,7 +98,7 @@ def output_of(proto: Any, output: str | None, name: str) -> str:
     """
     outputs = [value.name for value in proto.graph.output]
     if output is None and len(outputs) != 1:
-        raise HoldfastError(f"{name!r} has several outputs; give ?output= one of: {', '.join(outputs)}")
+        raise Ambiguous(f"{name!r} has several outputs; give ?output= one of: {', '.join(outputs)}")
     chosen = outputs[0] if output is None else output
     tensors = [tensor for node in proto.graph.node for tensor in node.output if tensor]
     if chosen not in tensors:
@@ -201,7 +201,7 @@ def images_of(graph: Graph, name: str, size: tuple[int, int] | None, layout: str
     """
     if len(graph.sources) != 1 or len(graph.sources[0].sizes) != 4:
         got = ", ".join(f"{source.name} {list(source.sizes)}" for source in graph.sources) or "none"
-        raise HoldfastError(f"{name!r}: expected one input [batch, channel, height, width], got {got}")
+        raise Unsupported(f"{name!r}: expected one input [batch, channel, height, width], got {got}")
     (source,) = graph.sources
     batch, shape, order = shape_of(source.name, source.sizes, name, size, layout)
     _check_type(source, name)
@@ -224,18 +224,18 @@ def shape_of(
         HoldfastError: an input that is no batch of images.
     """
     if len(sizes) != 4:
-        raise HoldfastError(f"{name!r}: expected one input [batch, channel, height, width], got {tensor} {list(sizes)}")
+        raise Unsupported(f"{name!r}: expected one input [batch, channel, height, width], got {tensor} {list(sizes)}")
     batch, *sides = sizes
     order = layout or _layout(sides)
     channels, height, width = (sides[2], sides[0], sides[1]) if order == "nhwc" else sides
     if channels < 1:
-        raise HoldfastError(
+        raise Unsupported(
             f"{name!r}: expected one input [batch, channel, height, width], got {tensor} {list(sizes)}; "
             "where channels come last, add ?layout=nhwc"
         )
     height, width = size or (height, width)
     if min(height, width) < 1:
-        raise HoldfastError(f"{name!r} leaves the image size open: give ?resize=256&crop=224, or ?size=H or ?size=HxW")
+        raise Missing(f"{name!r} leaves the image size open: give ?resize=256&crop=224, or ?size=H or ?size=HxW")
     return batch, (channels, height, width), order
 
 
@@ -247,7 +247,7 @@ def _layout(sides: list[int]) -> str:
 def _check_type(source: Source, name: str) -> None:
     if source.kind not in (FLOAT, UINT8, FLOAT16, DOUBLE):
         kind = TYPE_NAMES.get(source.kind, f"ONNX's type {source.kind}")
-        raise HoldfastError(
+        raise Unsupported(
             f"{name!r}: expected an input of real numbers, or of uint8 for pixels from 0 to 255, got {source.name} of "
             f"{kind}; export it with one of these"
         )

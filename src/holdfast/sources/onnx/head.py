@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import Unsupported
 from holdfast.sources.onnx.file import load, package
 from holdfast.sources.onnx.graph import Node, inline_functions, read_graph
 from holdfast.sources.onnx.operator import NotRead
@@ -40,7 +40,7 @@ def head_of_file(path: str) -> FileHead:
     try:
         graph = read_graph(inline_functions(load(path, onnx), onnx), onnx)
     except NotRead as error:
-        raise HoldfastError(f"{path!r}: {error}") from error
+        raise Unsupported(f"{path!r}: {error}") from error
     # Weights may be computed, such as transposed, from what is stored
     known = {name: value for name, value in evaluate_constants(graph).items() if isinstance(value, Tensor)}
     # What is known needs no node
@@ -62,7 +62,7 @@ def head_of_file(path: str) -> FileHead:
         # A bias for each class, or one for all
         if len(bias) in (1, len(matrix)):
             return FileHead(matrix, bias.expand(len(matrix)).contiguous(), node.inputs[0])
-    raise HoldfastError(
+    raise Unsupported(
         f"{path!r}: expected a linear layer with weights of its own (Gemm, or MatMul and Add) at its end, got "
         f"{last.op if last is not None else 'none'}; give the head as a safetensors file"
     )

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from holdfast.runtime.doors import read_bytes
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import Unsupported
 from holdfast.sources.onnx.compare import Agreement, compare
 from holdfast.sources.onnx.file import Images, cut, images_of, sample
 from holdfast.sources.onnx.gelu import with_gelus
@@ -70,13 +70,13 @@ def open_file(
         model = inline_functions(proto, onnx)
         graph = with_gelus(read_graph(model, onnx).computing(output))
     except NotRead as error:
-        raise HoldfastError(f"{name!r}: {error}") from error
+        raise Unsupported(f"{name!r}: {error}") from error
     images = images_of(graph, name, size, layout)
     try:
         plan = specialise(graph, images.own_shape, batch=images.batch, straight=straight)
         network = OnnxNetwork(plan).eval()
     except NotRead as error:
-        raise HoldfastError(f"{name!r}: {error}{_advice(error)}") from error
+        raise Unsupported(f"{name!r}: {error}{_advice(error)}") from error
     operators = {step.node.op for step in plan.steps}
     rounds, dynamic = bool(operators.intersection(ROUNDING)), "DynamicQuantizeLinear" in operators
     return Opened(network, images, model, frozenset(graph.types), rounds, dynamic)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from holdfast.core.ids import Ids
 from holdfast.runtime.doors import regular
-from holdfast.runtime.errors import HoldfastError, first_line, os_reason
+from holdfast.runtime.errors import BadData, first_line, os_reason
 from holdfast.runtime.optional import optional
 from holdfast.sources.vectors.vectors import PIECE, Search, number_rows, pour
 
@@ -50,9 +50,9 @@ def read_index(path: Path, settings: dict[str, int], spec: str) -> Index:
             faiss.ParameterSpace().set_index_parameter(inner, name, value)
         values = pour(_vectors(inner, own), str(path))
     except OSError as error:
-        raise HoldfastError(f"cannot read the index {str(path)!r}: {os_reason(error)}") from error
+        raise BadData(f"cannot read the index {str(path)!r}: {os_reason(error)}") from error
     except RuntimeError as error:  # all that FAISS raises
-        raise HoldfastError(f"cannot use the index {str(path)!r} ({first_line(error)}); see holdfast doctor") from error
+        raise BadData(f"cannot use the index {str(path)!r} ({first_line(error)}); see holdfast doctor") from error
     # Ids that are the numbers of the rows anyway say nothing more
     numbered = given is None or bool((given == np.arange(len(given))).all())
     ids = number_rows(len(values)) if numbered or given is None else Ids(map(str, given.tolist()))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from holdfast.core.source_spec import Options, boolean, finish, one_of, parse, positive, take
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadValue, Conflict, Missing
 from holdfast.runtime.guess import path_meant
 from holdfast.sources.vectors.faiss_index import SUFFIXES, read_index
 from holdfast.sources.vectors.files import VECS, read_ids, read_npy, read_vecs
@@ -82,10 +82,10 @@ def _read(path: Path, options: Options, spec: str) -> Vectors:
     if suffix not in (*ARRAYS, *TABLES, *SUFFIXES):
         advice = "; save one array of it as .npy" if suffix == ".npz" else ""
         known = ", ".join((*ARRAYS, *TABLES, *SUFFIXES))
-        raise HoldfastError(f"{spec}: expected a file of vectors ({known}), got {path.name!r}{advice}")
+        raise BadValue(f"{spec}: expected a file of vectors ({known}), got {path.name!r}{advice}")
     # A folder is no file either
     if not path.is_file():
-        raise HoldfastError(f"{spec}: expected a file of vectors, found none at {str(path)!r}; {path_meant(path)}")
+        raise Missing(f"{spec}: expected a file of vectors, found none at {str(path)!r}; {path_meant(path)}")
     if suffix in TABLES:
         vector, key = take(options, "vector", str, None), take(options, "id", str, None)
         values, ids, numbered = TABLES[suffix](path, vector, key)
@@ -108,12 +108,12 @@ def _change(vectors: Vectors, truncate: int | None, normalise: bool, quantise: s
         return vectors
     # To keep more than there is would say nothing
     if truncate is not None and truncate > vectors.dim:
-        raise HoldfastError(
+        raise BadValue(
             f"{vectors.name}: expected truncate of at most {vectors.dim}, the numbers there are, got {truncate}"
         )
     # What an index finds is about its own codes
     if vectors.search is not None:
-        raise HoldfastError(
+        raise Conflict(
             f"{vectors.name}: expected no truncate, normalise or quantise of an index that searches by itself; give "
             "them to the vectors that it was made of"
         )

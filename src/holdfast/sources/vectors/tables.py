@@ -15,7 +15,7 @@ from torch import Tensor
 
 from holdfast.core.ids import Ids
 from holdfast.runtime.doors import open_regular, regular
-from holdfast.runtime.errors import HoldfastError, first_line, os_reason, unknown
+from holdfast.runtime.errors import Ambiguous, BadData, first_line, os_reason, unknown
 from holdfast.sources.vectors.vectors import number_rows, pour
 
 ROWS = 4096
@@ -83,13 +83,13 @@ def _numbers(columns: list[Any], path: Path, start: int) -> np.ndarray:
     for column in columns:
         if column.null_count:
             row = start + column.is_null().to_pylist().index(True)
-            raise HoldfastError(f"{str(path)!r}: expected a vector in every row, got none in row {row}")
+            raise BadData(f"{str(path)!r}: expected a vector in every row, got none in row {row}")
     # Each column is a dimension
     if not _is_list(columns[0].type):
         return np.stack([column.to_numpy(zero_copy_only=False) for column in columns], 1).astype(np.float32)
     flat = columns[0].flatten()
     if flat.null_count:
-        raise HoldfastError(f"{str(path)!r}: expected numbers, got a vector with missing ones behind row {start}")
+        raise BadData(f"{str(path)!r}: expected numbers, got a vector with missing ones behind row {start}")
     # Lists may have any length; vectors have one
     sizes = columns[0].value_lengths().to_numpy(zero_copy_only=False)
     if (sizes != sizes[0]).any():
@@ -118,7 +118,7 @@ def _csv_rows(path: Path) -> Iterator[Row]:
         names = first if header else list(map(str, range(len(first))))
         for number, line in enumerate(lines if header else chain([first] if first else [], lines)):
             if len(line) != len(names):
-                raise HoldfastError(
+                raise BadData(
                     f"{str(path)!r}: expected {len(names)} cells as in row 0, got {len(line)} in row {number}"
                 )
             yield {name: _cell(text) for name, text in zip(names, line, strict=True)}
@@ -148,7 +148,7 @@ def _json_rows(path: Path) -> Iterator[Row]:
             except ValueError:
                 row = None
             if not isinstance(row, dict):
-                raise HoldfastError(
+                raise BadData(
                     f"{str(path)!r}: expected a JSON object in each line, got {line.strip()[:60]!r} in row {number}"
                 )
             # several vectors of a point have names
@@ -167,7 +167,7 @@ def _read_lines(path: Path, rows: Iterator[Row], vector: str | None, id: str | N
         # The first row says what columns there are
         first = next(rows, None)
         if first is None:
-            raise HoldfastError(f"{str(path)!r}: expected vectors, got an empty file")
+            raise BadData(f"{str(path)!r}: expected vectors, got an empty file")
         # Lists are vectors; all else are numbers or texts
         lists = [name for name, value in first.items() if isinstance(value, list)]
         numbers = [name for name, value in first.items() if name not in USUAL and _is_number(value)]
@@ -198,14 +198,14 @@ def _parse(path: Path, rows: Iterable[Row], chosen: Chosen, ids: list[Ids]) -> I
                     raise ValueError("a number is absent")
                 vectors.append(np.array(numbers, np.float32))
             except (TypeError, ValueError) as error:
-                raise HoldfastError(
+                raise BadData(
                     f"{str(path)!r}: expected a vector of numbers, got {str(given)[:60]} in row {number}"
                 ) from error
             # Within a block, that rows can be stacked
             if vectors[-1].shape != vectors[0].shape:
                 raise _other_length(path, number, vectors[0].size, vectors[-1].size)
             if chosen.id and row.get(chosen.id) is None:
-                raise HoldfastError(f"{str(path)!r}: expected an id in every row, got none in row {number}")
+                raise BadData(f"{str(path)!r}: expected an id in every row, got none in row {number}")
         if chosen.id:
             ids.append(Ids(str(row[chosen.id]) for row in some))
         start += len(some)
@@ -222,8 +222,8 @@ def _of_one_length(blocks: Iterator[np.ndarray], path: Path) -> Iterator[np.ndar
         yield block
 
 
-def _other_length(path: Path, row: int, expected: int | None, got: int) -> HoldfastError:
-    return HoldfastError(
+def _other_length(path: Path, row: int, expected: int | None, got: int) -> BadData:
+    return BadData(
         f"{str(path)!r}: expected vectors of {expected} numbers each as the first one has, got {got} in row {row}"
     )
 
@@ -254,17 +254,17 @@ def _choose(
         return Chosen([vector], id)
     # Which of several vectors is meant, nobody can guess
     if len(lists) > 1:
-        raise HoldfastError(
+        raise Ambiguous(
             f"{str(path)!r}: expected one column of vectors, got {', '.join(lists)}; choose with ?vector=NAME"
         )
     if not lists and not (numbers := [name for name in numbers if name != id]):
-        raise HoldfastError(
+        raise BadData(
             f"{str(path)!r}: expected a column of lists of numbers, or columns of numbers, got "
             f"{', '.join(names) or 'none'}"
         )
     return Chosen(lists or numbers, id)
 
 
-def _unreadable(path: Path, error: Exception) -> HoldfastError:
+def _unreadable(path: Path, error: Exception) -> BadData:
     reason = os_reason(error) if isinstance(error, OSError) else first_line(error)
-    return HoldfastError(f"cannot read the vectors {str(path)!r} ({reason}); write the file again")
+    return BadData(f"cannot read the vectors {str(path)!r} ({reason}); write the file again")

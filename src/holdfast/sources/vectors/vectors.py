@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.core.ids import Ids
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadData, Mismatch, NotFinite
 from holdfast.sources.data.shared.rows_on_disk import RowsOnDisk
 
 PIECE = 2**22
@@ -62,12 +62,10 @@ class Vectors:
 
     def __post_init__(self) -> None:
         if self.values.ndim != 2 or 0 in self.values.shape:
-            raise HoldfastError(
-                f"{self.name}: expected vectors [N, D], a row each, got the shape {list(self.values.shape)}"
-            )
+            raise BadData(f"{self.name}: expected vectors [N, D], a row each, got the shape {list(self.values.shape)}")
         # Ids of another file may be of another table
         if len(self.ids) != len(self.values):
-            raise HoldfastError(
+            raise Mismatch(
                 f"{self.name}: expected an id for each of {len(self.values):,} vectors, got {len(self.ids):,}"
             )
         # Looked for one by one only where a set is smaller
@@ -75,7 +73,7 @@ class Vectors:
             first: dict[str, int] = {}
             for row, name in enumerate(self.ids):
                 if (before := first.setdefault(name, row)) != row:
-                    raise HoldfastError(
+                    raise BadData(
                         f"{self.name}: expected each id once, got {name!r} in the rows {before} and {row}; "
                         "leave one out"
                     )
@@ -120,7 +118,7 @@ class Vectors:
         """
         if len(bad := self.survey.not_finite):
             row = int(bad[0])
-            raise HoldfastError(
+            raise NotFinite(
                 f"{self.name}: expected finite numbers, got NaN or infinite ones in {len(bad):,} of {len(self):,} "
                 f"vectors, first in row {row} (id {self.ids[row]!r}); leave them out, or mend what wrote them"
             )
@@ -146,7 +144,7 @@ def pour(blocks: Iterator[np.ndarray], name: str) -> Tensor:
             kept = RowsOnDisk(kind.itemsize * dim)
         kept.add(np.ascontiguousarray(block).reshape(-1).view(np.uint8).data)
     if kept is None:
-        raise HoldfastError(f"{name}: expected vectors, got an empty file")
+        raise BadData(f"{name}: expected vectors, got an empty file")
     return as_tensor(kept.read().reshape(-1).view(kind).reshape(-1, dim))
 
 

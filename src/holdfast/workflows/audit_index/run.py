@@ -13,7 +13,7 @@ from torch import Tensor
 
 from holdfast.auditing.record import environment, software
 from holdfast.config.requirements import parse
-from holdfast.core import Divergence, HoldfastError, Score, registry
+from holdfast.core import Divergence, Score, registry
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry import feature_space, spectrum
 from holdfast.numerics.geometry.hubs import hubness, occurrences
@@ -25,6 +25,7 @@ from holdfast.numerics.statistics import jackknife
 from holdfast.numerics.statistics.list_means import list_mean
 from holdfast.numerics.statistics.statistic import Median
 from holdfast.numerics.statistics.thresholds import pair_quantile
+from holdfast.runtime.errors import BadPlace, NotEnough
 from holdfast.runtime.exit_status import ExitStatus
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.privacy import public
@@ -77,16 +78,14 @@ def audit_index(
     # Before anything is read: a million vectors take minutes
     kept = Folder(folder)
     if kept.exists(AUDIT) or (kept.exists(FOUND) and not overwrite):
-        raise HoldfastError(
-            f"the folder {str(kept)!r} holds something already; choose another --out, or add --overwrite"
-        )
+        raise BadPlace(f"the folder {str(kept)!r} holds something already; choose another --out, or add --overwrite")
     listener.stage(f"reading {public(asked.vectors)}")
     # Every number once: what is not finite is told, and left out
     opened = vectors or open_vectors(asked.vectors)
     every = look(opened)
     usable = len(every.usable)
     if usable < asked.k + 2:
-        raise HoldfastError(
+        raise NotEnough(
             f"{opened.name}: expected at least {asked.k + 2} vectors of finite numbers, for lists of {asked.k} "
             f"neighbours, got {usable:,}"
         )

@@ -19,6 +19,7 @@ from holdfast.core.divergence import read_divergence, require
 from holdfast.core.registry import part_name
 from holdfast.core.threat import image_shape
 from holdfast.numerics.geometry.divergence import LinearDivergence
+from holdfast.runtime.errors import BadValue, Mismatch
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.storage.certified_pair import Against, AtEps, Attack, CertifiedPair, Proof, Smoothing
 from holdfast.workflows.certify.request import CertifyOptions
@@ -62,7 +63,7 @@ class Question:
         balls = {ball.radius: ball for one in given for ball in [audit_ball(asked.norm, one, lambda: None)]}
         ball = audit_ball(asked.norm, None, lambda: None).of_usual_radius
         if not asked.certifiers:
-            raise HoldfastError("certifiers: expected at least one, got none; leave it out for the usual ones")
+            raise BadValue("certifiers: expected at least one, got none; leave it out for the usual ones")
         # Certifiers bound linear functions of the representation
         divergence = read_divergence(asked.divergence)
         require(divergence, LinearDivergence, "divergence with a linear margin")
@@ -164,7 +165,7 @@ def _against(question: Question, pair: Pair, listener: Listener) -> tuple[Agains
     own, other = pair.reps.double()
     apart = float(question.divergence(own, other))
     if torch.equal(own, other):
-        raise HoldfastError(
+        raise Mismatch(
             f"{pair.ids[0]!r} and {pair.ids[1]!r} have the same representation: expected two images that encoder "
             f"{pair.encoder.name!r} tells apart, so that one can stay nearer to itself; give another picture"
         )

@@ -12,7 +12,7 @@ from typing import Any
 from holdfast.core import Encoder, HoldfastError, Images
 from holdfast.core.registry import spec
 from holdfast.runtime.doors import read_list
-from holdfast.runtime.errors import UnreadableRecord, os_reason
+from holdfast.runtime.errors import BadData, UnreadableRecord, os_reason
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.listener import Listener
 from holdfast.storage.certified_pair import CertifiedPair, FailedPair
@@ -48,12 +48,12 @@ def read_pairs(path: Path) -> list[Line]:
         lines = csv.reader(io.StringIO(read_list(path, "utf-8-sig")))
         rows = [(number, [cell.strip() for cell in row]) for number, row in enumerate(lines, 1) if any(row)]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise HoldfastError(f"pairs: cannot read {str(path)!r}: {os_reason(error)}; give a CSV file") from error
+        raise BadData(f"pairs: cannot read {str(path)!r}: {os_reason(error)}; give a CSV file") from error
     # With or without a head
     if rows and rows[0][1] in (HEAD, HEAD[:2]):
         rows = rows[1:]
     if not rows:
-        raise HoldfastError(f"pairs: expected at least one in {str(path)!r}, got none")
+        raise BadData(f"pairs: expected at least one in {str(path)!r}, got none")
     return [_line(number, row) for number, row in rows]
 
 
@@ -62,7 +62,7 @@ def _line(number: int, row: list[str]) -> Line:
     image, against, eps = (*row, "", "")[:3]
     several = tuple(filter(None, (name.strip() for name in against.split(SEVERAL))))
     if len(row) > 3 or not image or not several:
-        raise HoldfastError(f"pairs, line {number}: expected image,against or image,against,eps, got {','.join(row)!r}")
+        raise BadData(f"pairs, line {number}: expected image,against or image,against,eps, got {','.join(row)!r}")
     return Line(image, several, tuple(filter(None, (one.strip() for one in eps.split(SEVERAL)))))
 
 
@@ -96,7 +96,7 @@ def judge_lines(
                 key = key_of(asked, encoder, images, names)
                 yield known[key] if key in known else judge(asked, encoder, images, names, listener, key)
         except HoldfastError as error:
-            yield FailedPair(image=line.image, against=list(line.against), error=str(error))
+            yield FailedPair(image=line.image, against=list(line.against), error=str(error), error_code=error.code)
 
 
 def key_of(question: Question, encoder: Encoder, images: Images, names: Sequence[str]) -> str:
@@ -150,6 +150,6 @@ def read_known(path: Path) -> dict[str, CertifiedPair]:
 def _read_answer(text: str) -> CertifiedPair | None:
     """Return the answer of a line; None of a pair that failed."""
     data = json.loads(text)
-    if isinstance(data, dict) and data.keys() == {"image", "against", "error"}:
+    if isinstance(data, dict) and data.keys() - {"error_code"} == {"image", "against", "error"}:
         return None
     return read_json(data, CertifiedPair)

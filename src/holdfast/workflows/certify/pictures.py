@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import Encoder, HoldfastError, Images
-from holdfast.runtime.errors import unknown
+from holdfast.runtime.errors import Mismatch, Missing, unknown
 from holdfast.runtime.guess import path_meant
 from holdfast.sources.data import ImageSet, open_images, render
 from holdfast.sources.data.shared.pictures import decode
@@ -60,20 +60,20 @@ class Pictures:
         # Somebody who names an id forgets most easily to say of which data
         if not file.exists():
             known = "; ids of a data set need --data" if self._data is None and not file.suffix else ""
-            raise HoldfastError(f"no picture {name!r}: {path_meant(file, 'check the path')}{known}")
+            raise Missing(f"no picture {name!r}: {path_meant(file, 'check the path')}{known}")
         try:
             return render(decode(file, name), self._encoder.geometry)
         except HoldfastError as error:
             # What decodes names the file, what renders does not
             text = str(error)
-            raise HoldfastError(text if repr(name) in text else f"image {name!r}: {text}") from error
+            raise error.retell(text if repr(name) in text else f"image {name!r}: {text}") from error
 
 
 def stack(pixels: Sequence[Float[Tensor, "channel height width"]], names: Sequence[str]) -> Images:
     """Return images as one batch; each must have the shape of the first."""
     for image, name in zip(pixels, names, strict=True):
         if image.shape != pixels[0].shape:
-            raise HoldfastError(
+            raise Mismatch(
                 f"{name!r}: expected {_times(pixels[0])} pixels as {names[0]!r} has, got {_times(image)}; an encoder "
                 "without a size of its own compares images of one size: resize one of them"
             )

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from holdfast.auditing.prepare import check_device
-from holdfast.core import Encoder, HoldfastError
+from holdfast.core import Encoder
 from holdfast.report.certified_pair import Section, publish, section
+from holdfast.runtime.errors import BadValue, Conflict, Failed, Missing
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.option import convert
@@ -43,7 +44,7 @@ def certify_files(
     # What is wrong with the request is said before anything is opened
     lines, folder = _lines(request)
     if out is not None and not out.endswith((PAGE, LINES)):
-        raise HoldfastError(f"out: expected a file that ends with {PAGE} (a page) or {LINES} (lines), got {out!r}")
+        raise BadValue(f"out: expected a file that ends with {PAGE} (a page) or {LINES} (lines), got {out!r}")
     question = Question.read(convert(request, CertifyOptions))
     for line in lines:
         if line.eps:
@@ -62,7 +63,7 @@ def certify_files(
         if isinstance(answer, FailedPair):
             # A pair alone has nobody to go on with
             if request.pairs is None:
-                raise HoldfastError(answer.error)
+                raise Failed(answer.error)
             failed.append(answer)
         # Pixels are kept only where they are drawn
         if isinstance(judged, Judged) and out is not None and out.endswith(PAGE):
@@ -78,12 +79,10 @@ def _lines(request: CertifyRequest) -> tuple[list[Line], Path]:
     """Return the pairs that a request names, and where relative paths of images begin."""
     if request.pairs is not None:
         if request.image is not None or request.against:
-            raise HoldfastError(
-                "pairs: expected no --image and no --against beside it, got both; leave one of them out"
-            )
+            raise Conflict("pairs: expected no --image and no --against beside it, got both; leave one of them out")
         return read_pairs(Path(request.pairs)), Path(request.pairs).parent
     if request.image is None or not request.against:
-        raise HoldfastError(
+        raise Missing(
             "expected an image and one that it must not be nearer to, --image A.png --against B.png, or --pairs FILE"
         )
     return [Line(request.image, request.against)], Path()

@@ -10,10 +10,11 @@ from torch import Tensor
 
 from holdfast.auditing.images import memory_format
 from holdfast.auditing.plan import CLEAN
-from holdfast.core import Ball, Encoder, Failure, HoldfastError, Images, Measure, Observation, Positions, Rng, Shard
+from holdfast.core import Ball, Encoder, Failure, Images, Measure, Observation, Positions, Rng, Shard
 from holdfast.core.own_ball import balls_of, require_one_ball
 from holdfast.core.precision import use_precision
 from holdfast.core.threat import image_shape
+from holdfast.runtime.errors import Unsupported
 from holdfast.runtime.foreign import forbid_mutation, foreign
 
 
@@ -123,4 +124,4 @@ class Pair:
         self._refuse()
 
     def _refuse(self) -> NoReturn:
-        raise HoldfastError("expected a measure of two images, got one that reads a population; take an audit")
+        raise Unsupported("expected a measure of two images, got one that reads a population; take an audit")

@@ -6,8 +6,9 @@ import torch
 
 from holdfast.auditing.plan import CLEAN, batch_size_for
 from holdfast.auditing.session import Session
-from holdfast.core import Encoder, HoldfastError
+from holdfast.core import Encoder
 from holdfast.core.pair import Pair, refuse_draws
+from holdfast.runtime.errors import Mismatch
 from holdfast.runtime.listener import Listener
 from holdfast.sources.data import ImageSet
 from holdfast.storage.run_folder import Store
@@ -85,7 +86,7 @@ def _refuse_unlike(old: ImageSet, new: ImageSet, count: int) -> None:
     )
     if not same:
         seen = " and ".join(f"{list(images.shape)} {images.geometry or ''}".strip() for images in (old, new))
-        raise HoldfastError(
+        raise Mismatch(
             "attacked and proved: expected two encoders that see the same pixels, of which a change is one, got images "
             f"rendered as {seen}; give both specs the same size, resize and crop, or leave --attacked and --proved out"
         )

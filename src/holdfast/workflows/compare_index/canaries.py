@@ -11,9 +11,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import Divergence, HoldfastError
+from holdfast.core import Divergence
 from holdfast.runtime.doors import read_list
-from holdfast.runtime.errors import os_reason, unknown
+from holdfast.runtime.errors import BadData, UnknownName, os_reason, unknown
 from holdfast.storage.index_upgrade import Both, Closeness, JudgedCanary, Outcome, Sides
 from holdfast.workflows.compare_index.thresholds import Thresholds
 
@@ -45,28 +45,28 @@ def read_canaries(path: Path, ids: Sequence[str], available: int, noun: str = "i
         lines = csv.reader(io.StringIO(read_list(path, "utf-8-sig")))
         rows = [(number, [cell.strip() for cell in row]) for number, row in enumerate(lines, 1) if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise HoldfastError(f"canaries: cannot read {str(path)!r}: {os_reason(error)}; give a CSV file") from error
+        raise BadData(f"canaries: cannot read {str(path)!r}: {os_reason(error)}; give a CSV file") from error
     places = {name: place for place, name in enumerate(ids)}
     canaries: dict[frozenset[int], Canary] = {}
     for number, row in rows[1:] if rows and rows[0][1] == HEAD else rows:
         where = f"canaries, line {number}"
         if len(row) != 3 or row[2] not in ("together", "apart"):
-            raise HoldfastError(f"{where}: expected first,second,together or first,second,apart, got {','.join(row)!r}")
+            raise BadData(f"{where}: expected first,second,together or first,second,apart, got {','.join(row)!r}")
         for name in row[:2]:
             if name not in places:
                 chosen = f" ({len(ids)} of {available} images are compared; --images takes more)"
                 # to look for what was meant among very many takes too long
                 error = unknown(f"{noun} in {where}:", name, ids[:MANY])
-                raise HoldfastError(f"{error}{chosen if len(ids) < available else ''}")
+                raise UnknownName(f"{error}{chosen if len(ids) < available else ''}")
         # a pair in either order is one canary
         first, second = places[row[0]], places[row[1]]
         if first == second:
-            raise HoldfastError(f"{where}: expected two different {noun}s, got {row[0]!r} twice")
+            raise BadData(f"{where}: expected two different {noun}s, got {row[0]!r} twice")
         if (pair := frozenset((first, second))) in canaries:
-            raise HoldfastError(f"{where}: expected each pair once, got {row[0]!r} and {row[1]!r} again")
+            raise BadData(f"{where}: expected each pair once, got {row[0]!r} and {row[1]!r} again")
         canaries[pair] = Canary(first, second, row[2])
     if not canaries:
-        raise HoldfastError(f"canaries: expected at least one pair in {str(path)!r}, got none")
+        raise BadData(f"canaries: expected at least one pair in {str(path)!r}, got none")
     return list(canaries.values())
 
 

@@ -17,6 +17,7 @@ from holdfast.core import Encoder, HoldfastError, Images
 from holdfast.numerics.geometry.directions import cosine
 from holdfast.numerics.shapes import Reps
 from holdfast.numerics.statistics.statistic import Share
+from holdfast.runtime.errors import Mismatch
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.listener import Listener
 from holdfast.sources.encoders import destination_of
@@ -63,7 +64,7 @@ class _Trial:
             self.made += len(x)
             reps = represent(self.encoder, x, self.batch)
         if reps.shape != self.target[places].shape or not reps.isfinite().all():
-            raise HoldfastError("expected vectors of the same length, all finite")
+            raise Mismatch("expected vectors of the same length, all finite")
         return cosine(reps, self.target[places])
 
 

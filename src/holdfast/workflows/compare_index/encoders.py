@@ -89,7 +89,7 @@ def represent(
             progress=listener.advance,
         )
     if recorded not in (None, session.identity):
-        raise OtherEncoder(name)
+        raise OtherEncoder.of(name)
     edits, disturbed = _edits(plan), _disturbances(plan)
     observations = _observations(plan)
     needs = [o.passes * o.images(len(rendered), len(rendered)) for o in observations]

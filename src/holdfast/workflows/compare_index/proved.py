@@ -7,12 +7,12 @@ import torch
 
 from holdfast.auditing.record import passes_entry
 from holdfast.auditing.session import Session
-from holdfast.core import HoldfastError, Observation, registry
+from holdfast.core import Observation, registry
 from holdfast.core.pair import Pair
 from holdfast.numerics.bounds.difference import Apart
 from holdfast.numerics.bounds.trace import trace
 from holdfast.numerics.statistics.statistic import Median, Share
-from holdfast.runtime.errors import NotCertified
+from holdfast.runtime.errors import Failed, NotCertified
 from holdfast.runtime.listener import Listener
 from holdfast.storage.index_upgrade import AGREEMENT, HELD, NOT_PROVED, PROVED, IndexMeasure, IndexPasses, Proved
 from holdfast.workflows.compare_index.attacked import Row, Seen
@@ -107,7 +107,7 @@ def _compare(proved: Proofs, seen: Seen, ids: Sequence[str]) -> None:
     wrong = seen.radius[:count] < proved.agreement[:count] - ROUNDED
     wrong |= seen.cosine[:count] < proved.cosine[:count] - ROUNDED
     for place in wrong.nonzero().flatten().tolist():
-        raise HoldfastError(
+        raise Failed(
             f"image {ids[place]!r}: an attack contradicts a proof: proved is that both agree up to "
             f"{proved.agreement[place]:.6g} and that their cosine is at least {proved.cosine[place]:.6g}, found that a "
             f"change of {seen.radius[place]:.6g} makes them disagree and that one within 1/255 parts them to "

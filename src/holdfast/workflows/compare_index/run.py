@@ -16,9 +16,9 @@ from holdfast.auditing.prepare import check_device
 from holdfast.auditing.record import environment, software
 from holdfast.auditing.services import Sending, refuse_sendings
 from holdfast.config.requirements import parse
-from holdfast.core import Encoder, HoldfastError, ImageSource
+from holdfast.core import Encoder, ImageSource
 from holdfast.numerics.geometry.matching import look_alikes
-from holdfast.runtime.errors import UnreadableRecord
+from holdfast.runtime.errors import BadPlace, UnreadableRecord
 from holdfast.runtime.exit_status import ExitStatus
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.privacy import public
@@ -211,7 +211,7 @@ class Asked:
             HoldfastError: it holds something else, or more is to be sent to services than is allowed.
         """
         if self.store.exists(AUDIT):
-            raise HoldfastError(f"the folder {str(self.store.files)!r} holds an audit; choose another --out")
+            raise BadPlace(f"the folder {str(self.store.files)!r} holds an audit; choose another --out")
         # What another comparison in the same folder would answer otherwise
         asked = public(as_json([self.plan.entry, fingerprint]))
         # Until this ends nobody else writes there
@@ -291,7 +291,7 @@ def _claim(store: Store, asked: list[Any]) -> tuple[str, str] | None:
     except UnreadableRecord:
         return None
     if [as_json(record.plan), record.data.fingerprint] != asked:
-        raise HoldfastError(
+        raise BadPlace(
             f"the folder {str(store.files)!r} holds another comparison; choose another --out, or add --overwrite "
             "(overwrite=True; representations that both have in common are used again)"
         )

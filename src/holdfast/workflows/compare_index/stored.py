@@ -9,10 +9,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.auditing.record import passes_entry
-from holdfast.core import HoldfastError, Passes
+from holdfast.core import Passes
 from holdfast.numerics.geometry.directions import unit
 from holdfast.numerics.geometry.neighbour_lists import Lists, leave_out_own
 from holdfast.numerics.rng import Rng
+from holdfast.runtime.errors import Mismatch
 from holdfast.runtime.privacy import public
 from holdfast.sources.data.shared.in_words import plural
 from holdfast.sources.vectors import Vectors
@@ -85,7 +86,7 @@ def _common_rows(old: Vectors, new: Vectors) -> tuple[Int[Tensor, "items"], Int[
     """Return where the items that both have stand on each side."""
     # Without ids row is matched with row, which needs as many
     if old.numbered and new.numbered and len(old) != len(new):
-        raise HoldfastError(
+        raise Mismatch(
             f"expected as many vectors on both sides, which have no ids, got {len(old):,} and {len(new):,}; say which "
             "row is which with ?ids=FILE"
         )
@@ -96,7 +97,7 @@ def _common_rows(old: Vectors, new: Vectors) -> tuple[Int[Tensor, "items"], Int[
     places = {name: row for row, name in enumerate(new.ids)}
     pairs = [(row, place) for row, name in enumerate(old.ids) if (place := places.get(name)) is not None]
     if not pairs:
-        raise HoldfastError(
+        raise Mismatch(
             f"expected vectors of the same items on both sides, got no id in common: {old.ids[0]!r}, … in {old.name}, "
             f"{new.ids[0]!r}, … in {new.name}; say which row is which with ?ids=FILE"
         )
@@ -115,7 +116,7 @@ def side_of(vectors: Vectors, other: Side, notes: list[str]) -> Side:
     places = {name: row for row, name in enumerate(vectors.ids)}
     absent = [name for name in ids if name not in places]
     if absent:
-        raise HoldfastError(
+        raise Mismatch(
             f"{vectors.name}: expected a vector for each image, by its id, got none for {len(absent):,} of "
             f"{len(ids):,}, first {absent[0]!r}; the first id of the vectors is {vectors.ids[0]!r}, and "
             "?ids=FILE says others"

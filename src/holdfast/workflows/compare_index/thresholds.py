@@ -8,11 +8,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Divergence, HoldfastError, Score
+from holdfast.core import Divergence, Score
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry.image_pairs import ImagePairs
 from holdfast.numerics.geometry.matching import LEAST, images_needed
 from holdfast.numerics.statistics.thresholds import AtRate, pair_quantile
+from holdfast.runtime.errors import BadValue, NotEnough
 from holdfast.storage.index_upgrade import TranslatedThreshold
 from holdfast.workflows.compare_index.plan import RATE
 
@@ -104,11 +105,11 @@ def thresholds_at(distanced: Distanced, rate: float) -> Thresholds:
     """
     pairs, (old_ordered, new_ordered) = distanced.pairs, distanced.order_statistics
     if distanced.under(rate) < LEAST:
-        raise HoldfastError(f"rate: {enough(pairs.images, rate, distanced.noun) or 'too few pairs are left'}")
+        raise NotEnough(f"rate: {enough(pairs.images, rate, distanced.noun) or 'too few pairs are left'}")
     limits = [distanced.at(encoder, rate) for encoder in (0, 1)]
     near = [distanced.below(d, limit) for d, limit in zip((distanced.old, distanced.new), limits, strict=True)]
     if limits[0] <= 0 and not distanced.compared_by.signed:
-        raise HoldfastError(
+        raise NotEnough(
             f"rate: more than a share of {rate:g} of {pairs.count:,} pairs are equal to the old encoder, so no "
             "distance tells them from copies; take a larger rate"
         )
@@ -142,13 +143,13 @@ def thresholds_for(distanced: Distanced, threshold: float) -> Thresholds:
     nearest, tenth = (known.show(float(ordered[place])) for place in (0, min(LEAST, pairs.count) - 1))
     below = int((distanced.old < threshold).sum())
     if below < LEAST:
-        raise HoldfastError(
+        raise NotEnough(
             f"threshold: expected one by which at least {LEAST} of {pairs.count:,} pairs of different "
             f"{distanced.noun}s match, got {asked:g} with {below}; the {words} of the nearest pair is {nearest:.4g}, "
             f"of the {LEAST}th {tenth:.4g}; use more {distanced.noun}s or a {looser} threshold"
         )
     if below == pairs.count:
-        raise HoldfastError(
+        raise BadValue(
             f"threshold: expected one by which some pair of different {distanced.noun}s does not match, got "
             f"{asked:g}, and the {past} {words} is {known.show(float(ordered[-1])):.4g}; is it of another divergence?"
         )

@@ -12,6 +12,7 @@ from holdfast.config.requirements import judge, parse
 from holdfast.core import HoldfastError
 from holdfast.numerics.geometry.image_pairs import ImagePairs
 from holdfast.numerics.geometry.neighbour_lists import Kept, Lists
+from holdfast.runtime.errors import NotEnough
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.storage.finding import Finding
 from holdfast.storage.index_upgrade import IndexMeasure, JudgedCanary, TranslatedThreshold
@@ -92,15 +93,15 @@ class Upgrade:
 def refuse_too_few(plan: IndexPlan, images: int, canaries: Sequence[Canary]) -> None:
     """Refuse questions that so many images cannot answer."""
     if max(plan.k) > images - 2:
-        raise HoldfastError(
+        raise NotEnough(
             f"k: expected fewer neighbours than the {images - 1} other {plan.noun}s have places, got "
             f"{max(plan.k)}; lower k or use more {plan.noun}s"
         )
     paired = min(images, PAIRED)
     if plan.rate is not None and (why := enough(paired, plan.rate, plan.noun)):
-        raise HoldfastError(f"rate: {why}")
+        raise NotEnough(f"rate: {why}")
     if canaries and plan.rate is None and plan.threshold is None and (why := enough(paired, RATE, plan.noun)):
-        raise HoldfastError(f"canaries are judged at a threshold: {why}; or give --rate or --threshold")
+        raise NotEnough(f"canaries are judged at a threshold: {why}; or give --rate or --threshold")
 
 
 def upgrade(
@@ -149,7 +150,7 @@ def findings(
     """Return whether the new encoder meets each requirement, and by which distance."""
     for requirement in requirements if no_threshold else ():
         if parse(requirement).subject.partition(".")[0] in ("threshold", "false_positives"):
-            raise HoldfastError(f"requirement {requirement!r}: {no_threshold}; or give --rate or --threshold")
+            raise NotEnough(f"requirement {requirement!r}: {no_threshold}; or give --rate or --threshold")
     row = EncoderEntry(name=encoder, measures={name: _as_in_records(name, entry) for name, entry in entries.items()})
     answers = judge([row], requirements) if requirements else []
     return [msgspec.structs.replace(answer, compared=f"{answer.compared}; by {distance}") for answer in answers]
@@ -177,7 +178,7 @@ def _measure_distances(
     places = place[copies]
     pairs = ImagePairs(len(paired), places[(places >= 0).all(1)])
     if not pairs.count:
-        raise HoldfastError(f"expected different {plan.noun}s, got none but look-alikes; use other {plan.noun}s")
+        raise NotEnough(f"expected different {plan.noun}s, got none but look-alikes; use other {plan.noun}s")
     old_apart, new_apart = (pairs.distances(side.reps[paired], plan.compared_by) for side in (old, new))
     return Distanced(pairs, old_apart, new_apart, plan.compared_by, plan.noun)
 

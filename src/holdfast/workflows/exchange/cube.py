@@ -6,8 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from holdfast.core import Encoder, HoldfastError, Images, registry
+from holdfast.core import Encoder, Images, registry
 from holdfast.core.source_spec import Options
+from holdfast.runtime.errors import Failed, Mismatch, NotFinite
 from holdfast.storage.vnnlib import Query
 from holdfast.workflows.exchange.onnx_file import SAME, run_onnx
 
@@ -46,7 +47,7 @@ def open_on_cube(name: str, query: Query) -> tuple[Encoder, tuple[int, int, int]
     opened = source().open(name, Options({"mean": "0", "std": "1"}, name))
     shape = (opened.geometry.channels, *opened.geometry.size)
     if len(query.low) != torch.Size(shape).numel():
-        raise HoldfastError(f"{name!r}: expected {len(query.low)} inputs as the query has, got {list(shape)}")
+        raise Mismatch(f"{name!r}: expected {len(query.low)} inputs as the query has, got {list(shape)}")
     on_cube = OnCube(opened.module, query.low.view(shape), query.high.view(shape))
     encoder = Encoder(on_cube, mean=0, std=1, name=opened.name)
     random = torch.rand(1, *shape, generator=torch.Generator().manual_seed(0))
@@ -54,15 +55,15 @@ def open_on_cube(name: str, query: Query) -> tuple[Encoder, tuple[int, int, int]
         with torch.no_grad():
             outputs = encoder(x)
         if outputs.shape[1] != query.outputs:
-            raise HoldfastError(f"{name!r}: expected {query.outputs} outputs as the query has, got {outputs.shape[1]}")
+            raise Mismatch(f"{name!r}: expected {query.outputs} outputs as the query has, got {outputs.shape[1]}")
         if not bool(outputs.isfinite().all()):
-            raise HoldfastError(
+            raise NotFinite(
                 f"{name!r}: its outputs are NaN or infinite in the box of the query, expected numbers; look at the "
                 "network's weights and at the bounds of the inputs"
             )
         expected = run_onnx(name, on_cube.point(x))
         if not bool((outputs - expected).abs().max() <= SAME * expected.abs().max()):  # nor NaN
-            raise HoldfastError(f"{name!r}: what was opened computes something else than the file; please report it")
+            raise Failed(f"{name!r}: what was opened computes something else than the file; please report it")
     return encoder, shape
 
 

@@ -11,12 +11,13 @@ from typing import Any
 import torch
 
 from holdfast.auditing.balls import audit_ball, shape_of
-from holdfast.core import Ball, Encoder, HoldfastError, Images, Reps
+from holdfast.core import Ball, Encoder, Images, Reps
 from holdfast.core.divergence import read_divergence, require
 from holdfast.core.registry import part_name
 from holdfast.numerics.bounds.backward import Region
 from holdfast.numerics.geometry.divergence import LinearDivergence
 from holdfast.runtime.checked import check_arguments
+from holdfast.runtime.errors import BadValue, Missing, NotFinite, Unsupported
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.privacy import public
 from holdfast.sources.data import ImageSet, open_images
@@ -100,10 +101,10 @@ def export_vnnlib(
     """
     # what is asked for, opened; a wrong word is refused before anything is computed
     if label and head is None:
-        raise HoldfastError("label: expected a head, whose classes labels are; give one (--head), or leave it out")
+        raise Missing("label: expected a head, whose classes labels are; give one (--head), or leave it out")
     linear = require(read_divergence(divergence), LinearDivergence, "divergence with a linear margin")
     if not seconds > 0:
-        raise HoldfastError(f"seconds: expected a limit above 0, got {seconds:g}; for example 300")
+        raise BadValue(f"seconds: expected a limit above 0, got {seconds:g}; for example 300")
     listener, folder = listener or Silent(), local_folder(os.fspath(out))
     encoder = model if isinstance(model, Encoder) else open_encoder(model)
     opened = open_images(data, images=images, seed=seed)
@@ -143,7 +144,7 @@ def export_vnnlib(
 def _box(ball: Ball) -> Ball:
     """Return a ball that is a box."""
     if not ball.is_box:
-        raise HoldfastError(
+        raise Unsupported(
             f"norm: expected linf, since VNN-LIB 1.0 has boxes of pixels alone and cannot say {ball.title}; the box "
             "around that ball asks about far larger changes; take --norm linf, or certify here"
         )
@@ -154,7 +155,7 @@ def _choose_images(image: Sequence[int], available: int) -> list[int]:
     """Return the numbers of the images to ask about, each once."""
     for number in image:
         if not 0 <= number < available:
-            raise HoldfastError(
+            raise BadValue(
                 f"image: expected a number from 0 to {available - 1}, for there are {available} images, got {number}; "
                 "choose another, or take more (--images)"
             )
@@ -171,7 +172,7 @@ def _clean(encoder: Encoder, images: ImageSet, listener: Listener) -> Reps:
         listener.advance(len(batch))
     clean = torch.cat(reps)
     if not bool(clean.isfinite().all()):
-        raise HoldfastError(
+        raise NotFinite(
             f"encoder {encoder.name!r}: expected finite representations, got NaN or infinity; check its weights and "
             "its normalisation"
         )

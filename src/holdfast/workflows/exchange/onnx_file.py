@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from holdfast.core import Encoder, HoldfastError, Images
-from holdfast.runtime.errors import first_line
+from holdfast.runtime.errors import Failed, NotFinite, Unsupported, first_line
 from holdfast.runtime.network import copy_of, freeze
 from holdfast.runtime.optional import optional
 from holdfast.sources.onnx.file import package
@@ -43,7 +43,7 @@ def write_onnx(
     """
     onnx = package("writing ONNX files")
     if encoder.draws is not None:
-        raise HoldfastError(
+        raise Unsupported(
             f"encoder {encoder.name!r} is the mean of {encoder.draws} draws of a randomised network, which an ONNX "
             "file cannot hold; switch its random numbers off and leave draws out"
         )
@@ -53,14 +53,14 @@ def write_onnx(
     network = nn.Sequential(encoder.normalisation, encoder.module, _Flat(), last)
     network = freeze(copy_of(network), encoder.name).cpu().float()
     if bad := [name for name, value in network.state_dict().items() if not bool(value.isfinite().all())]:
-        raise HoldfastError(f"encoder {encoder.name!r}: expected finite weights, got NaN or infinity in {bad[0]!r}")
+        raise NotFinite(f"encoder {encoder.name!r}: expected finite weights, got NaN or infinity in {bad[0]!r}")
     x = x.detach().cpu().float()
     path.write_bytes(_export_onnx(network, x, encoder.name, onnx))
     with torch.no_grad():
         expected = network(x)
     computed = run_onnx(path, x)
     if not bool((computed - expected).abs().max() <= SAME * expected.abs().max()):  # nor NaN
-        raise HoldfastError(f"encoder {encoder.name!r}: the ONNX file that torch wrote of it computes something else")
+        raise Failed(f"encoder {encoder.name!r}: the ONNX file that torch wrote of it computes something else")
 
 
 class _Flat(nn.Module):
@@ -84,7 +84,7 @@ def _export_onnx(network: nn.Module, x: Tensor, name: str, onnx: Any) -> bytes:
         model = with_weights(model, known, onnx)
         onnx.checker.check_model(model)
     except Exception as error:  # whatever the exporter raises
-        raise HoldfastError(
+        raise Unsupported(
             f"encoder {name!r} cannot be written as ONNX: {first_line(error)}; take a layer before what is not "
             "exported (?layer=)"
         ) from error
@@ -103,7 +103,7 @@ def run_onnx(path: str | os.PathLike[str], x: Images) -> Float[Tensor, "batch ou
     except HoldfastError:
         raise
     except Exception as error:  # whatever the runtime raises
-        raise HoldfastError(f"{os.fspath(path)!r} cannot be run: {first_line(error)}") from error
+        raise Failed(f"{os.fspath(path)!r} cannot be run: {first_line(error)}") from error
     return torch.from_numpy(np.array(outputs)).reshape(len(x), -1)
 
 

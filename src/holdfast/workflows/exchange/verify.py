@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from holdfast.auditing.bound_progress import BoundProgress
-from holdfast.core import Certifier, HoldfastError, Margin, registry
+from holdfast.core import Certifier, Margin, registry
 from holdfast.core.registry import part_name
 from holdfast.runtime.checked import check_arguments
-from holdfast.runtime.errors import NotCertified
+from holdfast.runtime.errors import BadValue, NotCertified
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.storage.vnnlib_reader import read_vnnlib
 from holdfast.workflows.exchange.cube import open_on_cube
@@ -95,9 +95,7 @@ def verify_vnnlib(
     began, listener = time.monotonic(), listener or Silent()
     stages: list[Certifier] = [registry.part("certifiers", name) for name in certifiers]
     if not seconds > 0 or not 0 <= attack <= STEPS:
-        raise HoldfastError(
-            f"expected seconds above 0 and 0 to {STEPS:,} steps of the attack, got {seconds:g} and {attack}"
-        )
+        raise BadValue(f"expected seconds above 0 and 0 to {STEPS:,} steps of the attack, got {seconds:g} and {attack}")
     query, name = read_vnnlib(vnnlib), os.fspath(onnx)
     encoder, shape = open_on_cube(name, query)
     x, ball = torch.full((1, *shape), 0.5), registry.part("threats", "linf", radius=0.5)

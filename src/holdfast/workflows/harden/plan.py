@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from holdfast.auditing.balls import audit_ball, shape_of
 from holdfast.config.part_syntax import part_table
-from holdfast.core import Attack, Ball, HoldfastError, Method, Objective, registry
+from holdfast.core import Attack, Ball, Method, Objective, registry
 from holdfast.numerics.geometry.views import Views
 from holdfast.runtime.doors import read_bytes
 from holdfast.runtime.durations import seconds
-from holdfast.runtime.errors import first_line, unknown
+from holdfast.runtime.errors import BadData, BadValue, Missing, first_line, unknown
 from holdfast.runtime.option import fields_of
 from holdfast.sources.data import ImageSet
 from holdfast.storage.documents import parse_json
@@ -101,11 +101,11 @@ class Hardening(HardenRequest):
             if value not in choices:
                 raise unknown(field, value, choices)
         if not self.seconds > 0:
-            raise HoldfastError(f"budget: expected a time above 0, got {self.seconds:g} s; for example 30m")
+            raise BadValue(f"budget: expected a time above 0, got {self.seconds:g} s; for example 30m")
         if self.head is not None and not Path(self.head).is_file():
-            raise HoldfastError(f"head: expected a .safetensors or .onnx file, got {self.head!r}; check the path")
+            raise Missing(f"head: expected a .safetensors or .onnx file, got {self.head!r}; check the path")
         if self.patience == 0 or self.attack_steps == 0 or self.attack_step == 0:
-            raise HoldfastError(
+            raise BadValue(
                 f"hardening: expected patience, attack_steps and attack_step above 0, got {self.patience}, "
                 f"{self.attack_steps} and {self.attack_step}"
             )
@@ -202,6 +202,4 @@ def read_pace(path: Path) -> tuple[int, tuple[int, ...]]:
         record = parse_json(read_bytes(path))
         return int(record["steps"]), tuple(int(mark) for mark in record["pace"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise HoldfastError(
-            f"pace: expected the {RECORD} of a hardening, got {str(path)!r} ({first_line(error)})"
-        ) from error
+        raise BadData(f"pace: expected the {RECORD} of a hardening, got {str(path)!r} ({first_line(error)})") from error

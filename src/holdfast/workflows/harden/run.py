@@ -11,10 +11,11 @@ import torch
 
 from holdfast.auditing.rounds import write_record
 from holdfast.auditing.run import run_audit
-from holdfast.core import Encoder, HoldfastError, registry
+from holdfast.core import Encoder, registry
 from holdfast.numerics.bounds.trace import trace
 from holdfast.report.html import write_report
 from holdfast.runtime.distributed import leads
+from holdfast.runtime.errors import BadPlace
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.privacy import public, public_command
 from holdfast.sources.data import ImageSet, open_images
@@ -218,7 +219,7 @@ def _pace(hardening: Hardening, store: Store, identity: Spec) -> Pace:
         training = HardeningTraining(asked=identity, budget=budget, steps=steps, marks=marks)
         _write(store, training)
     elif training is None:
-        raise HoldfastError(f"the folder {folder!r} holds a training; choose another --out")
+        raise BadPlace(f"the folder {folder!r} holds a training; choose another --out")
 
     # At the rate that was found, if none was given; by the clock, as at first; or, once it is trained, in the steps and
     # at the pace that came of it
@@ -227,7 +228,7 @@ def _pace(hardening: Hardening, store: Store, identity: Spec) -> Pace:
     by_steps = (None if training.seconds else training.budget), training.steps, training.marks
     lengths = [by_steps] if training.budget is None else [(training.budget, None, []), by_steps]
     if training.asked != identity or (budget, steps, marks) not in lengths:
-        raise HoldfastError(f"the folder {folder!r} holds another hardening; choose another --out, or delete it")
+        raise BadPlace(f"the folder {folder!r} holds another hardening; choose another --out, or delete it")
     return Pace(steps, budget, hardening.pace)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from holdfast.config.overrides import Change
-from holdfast.core import HoldfastError
+from holdfast.runtime.errors import BadValue, UnknownName
 from holdfast.runtime.optional import optional
 from holdfast.workflows.monitor.snapshot import Pictures, look, measures_of, open_pictures
 
@@ -66,7 +66,7 @@ class HoldfastCallback:
     ):
         super().__init__()
         if every < 1:
-            raise HoldfastError(f"every: expected at least 1 step between looks, got {every}")
+            raise BadValue(f"every: expected at least 1 step between looks, got {every}")
         self._images = open_pictures(data, images, seed)
         self._measures = measures_of(measures, self._images)
         self._how: dict[str, Any] = {"mean": mean, "std": std, "attacked": attacked, "seed": seed, "device": device}
@@ -95,7 +95,7 @@ class HoldfastCallback:
             return module.get_submodule(self._encoder)
         except AttributeError as error:
             parts = ", ".join(name for name, _ in module.named_children()) or "none"
-            raise HoldfastError(
+            raise UnknownName(
                 f"{type(module).__name__}: expected a part called {self._encoder!r} that makes representations; "
                 f"it has: {parts}"
             ) from error

@@ -19,8 +19,9 @@ from holdfast.auditing.images import AuditImages
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.prepare import PreparedAudit
 from holdfast.config.overrides import Change, apply_changes
-from holdfast.core import Encoder, HoldfastError, ImageSource, Measure, Table
+from holdfast.core import Encoder, ImageSource, Measure, Table
 from holdfast.core.precision import tf32
+from holdfast.runtime.errors import BadValue, Conflict, Failed, NotEnough
 from holdfast.runtime.network import copy_of, unwrap
 from holdfast.sources.data import ImageSet, open_images
 from holdfast.sources.encoders.shared.copies import copy_encoder
@@ -80,7 +81,7 @@ def monitor(
         batch_size=batch_size,
     )
     if snapshot.failures:
-        raise HoldfastError("; ".join(snapshot.failures))
+        raise Failed("; ".join(snapshot.failures))
     return snapshot.values
 
 
@@ -126,7 +127,7 @@ def look(
         if bank is not None:
             available = len(bank)
             if (left_out := bank.leave_out(population)) and len(bank) < 2:
-                raise HoldfastError(
+                raise NotEnough(
                     f"train: expected other images than those that are looked at, got {left_out} of {available} that "
                     f"are among them (different pictures: {population.different})"
                 )
@@ -176,7 +177,7 @@ def measures_of(names: Sequence[Change], images: ImageSet | None = None) -> tupl
         HoldfastError: none, or what nobody knows.
     """
     if not names:
-        raise HoldfastError("measures: expected at least one, got none; see holdfast list measures")
+        raise BadValue("measures: expected at least one, got none; see holdfast list measures")
     return apply_changes((), names, usual_ball(NORM, None if images is None else shape_of(images)))
 
 
@@ -195,7 +196,7 @@ def freeze_copy(
     """
     own = isinstance(network, Encoder)
     if own != (mean is None) or own != (std is None):
-        raise HoldfastError(
+        raise Conflict(
             "expected mean and std for a bare network (0 and 1 for none), and none for an Encoder, which has its own; "
             f"got mean={mean}, std={std} for {type(network).__name__}"
         )

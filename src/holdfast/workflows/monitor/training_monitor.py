@@ -7,8 +7,9 @@ import torch
 
 from holdfast.auditing.series import fluctuation
 from holdfast.config.reader import arguments
-from holdfast.core import Encoder, HoldfastError, Measure, Table, registry
+from holdfast.core import Encoder, Measure, Table, registry
 from holdfast.runtime.doors import open_tensors
+from holdfast.runtime.errors import BadValue
 from holdfast.sources.data import ImageSet, open_images
 from holdfast.storage.entry import as_json
 from holdfast.storage.monitor import LookEntry, MonitorRecord
@@ -54,7 +55,7 @@ class AuditMonitor:
         seed: int = 0,
     ):
         if every < 1:
-            raise HoldfastError(f"monitor: every: expected at least 1 step, got {every}")
+            raise BadValue(f"monitor: every: expected at least 1 step, got {every}")
         self.every = every
         self._store, self._name, self._images, self._measures = store, name, data, measures
         self._train, self._attacked, self._seed = train, attacked, seed
@@ -126,7 +127,7 @@ def monitors_of(tables: Any, recipe: Recipe, store: Store) -> tuple[AuditMonitor
 def _monitor(table: Any, recipe: Recipe, store: Store, name: str) -> AuditMonitor:
     table = arguments(KEYS, table, "monitor")
     if "data" not in table or ("every" in table) == ("epochs" in table):
-        raise HoldfastError("monitor: expected data, and every (steps) or epochs between looks, one of the two")
+        raise BadValue("monitor: expected data, and every (steps) or epochs between looks, one of the two")
     every = table.get("every")
     if every is None:
         learned = len(open_images(recipe.data, images=recipe.images, seed=recipe.seed))

@@ -11,12 +11,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.comparison.records import Run
-from holdfast.core import HoldfastError, Scope, Score, Table, registry
+from holdfast.core import Scope, Score, Table, registry
 from holdfast.numerics import statistics
 from holdfast.numerics.gaussian_classes import synbench
 from holdfast.numerics.statistics import clopper_pearson, ratios
 from holdfast.numerics.statistics.entropy import entropy_ratio
-from holdfast.runtime.errors import pick, unknown
+from holdfast.runtime.errors import BadValue, Failed, Missing, pick, unknown
 from holdfast.storage.record import EncoderEntry, MeasureEntry, ObservationEntry
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ OTHERS = ("less", "over", "drop")
 def entry_of(kind: str, at: Mapping[str, Any], entries: Mapping[str, T]) -> T:
     """Return the entry that a place names."""
     if kind not in at:
-        raise HoldfastError(f"the recipe does not say which {kind}")
+        raise Missing(f"the recipe does not say which {kind}")
     return pick(kind, at[kind], entries)
 
 
@@ -44,7 +44,7 @@ def encoder_of(run: Run, at: Mapping[str, Any]) -> EncoderEntry:
     """Return the entry of an encoder in a record."""
     encoder = entry_of("encoder", at, {entry.name: entry for entry in run.record.encoders})
     if encoder.error:
-        raise HoldfastError(encoder.error)
+        raise Failed(encoder.error)
     return encoder
 
 
@@ -52,14 +52,14 @@ def measure_of(run: Run, at: Mapping[str, Any]) -> MeasureEntry:
     """Return the entry of a measure in a record."""
     measure = entry_of("measure", at, encoder_of(run, at).measures)
     if measure.failure:
-        raise HoldfastError(measure.failure)
+        raise Failed(measure.failure)
     return measure
 
 
 def read_table(run: Run, measure: MeasureEntry) -> tuple[list[str], Table]:
     """Return the table of a measure, see `Run.table`."""
     if measure.table is None:
-        raise HoldfastError(f"expected a measure with a table, {measure.title!r} has none; run the audit again")
+        raise Missing(f"expected a measure with a table, {measure.title!r} has none; run the audit again")
     return run.table(measure.table)
 
 
@@ -84,7 +84,7 @@ def quantile(run: Run, at: Mapping[str, Any]) -> Score:
     except (TypeError, ValueError):
         share = -1.0
     if not 0 < share < 1:
-        raise HoldfastError(f"quantile: expected a share between 0 and 1 as text, got {at['quantile']!r}")
+        raise BadValue(f"quantile: expected a share between 0 and 1 as text, got {at['quantile']!r}")
     measure = measure_of(run, at)
     _, table = read_table(run, measure)
     return _quantile(pick("column", column_of(measure, at), table).double(), share)
@@ -145,7 +145,7 @@ def noise(run: Run, at: Mapping[str, Any]) -> Score:
     if quantity not in LEARNED:
         raise unknown("noise", quantity, LEARNED)
     if not isinstance(along, (int, float)) or not 0 <= along <= 1:
-        raise HoldfastError(f"along: expected a share of the training between 0 and 1, got {along!r}")
+        raise BadValue(f"along: expected a share of the training between 0 and 1, got {along!r}")
     # Along its training: on the images that it was learned from
     if quantity in ("chance", "entropy"):
         course, images = getattr(learned.training, quantity), learned.learned_on
@@ -156,7 +156,7 @@ def noise(run: Run, at: Mapping[str, Any]) -> Score:
         return Score(value, None, None, images, "none: one training", note="" if value is not None else "one component")
     # What came of it: the mean weights over tested images
     if learned.problem:
-        raise HoldfastError(learned.problem)
+        raise Failed(learned.problem)
     assert learned.weights is not None  # without a problem it has both
     assert learned.images is not None
     weights = torch.tensor(learned.weights.mean, dtype=torch.float64)
@@ -172,7 +172,7 @@ def fluctuation(run: Run, at: Mapping[str, Any]) -> Score:
     measures = pick("series of checkpoints", at.get("encoder"), series)
     accuracies = pick("measure that says which images are right", at.get("measure"), measures)
     if accuracies.problem is not None:
-        raise HoldfastError(accuracies.problem)
+        raise Failed(accuracies.problem)
     assert accuracies.mean is not None  # without a problem it has both
     assert accuracies.classes is not None
     if at["fluctuation"] == "mean":
@@ -188,12 +188,12 @@ def equivariance(run: Run, at: Mapping[str, Any]) -> Score:
     """Return how alike attention under a corruption is to that of the clean image, moved as the corruption moves it."""
     maps = encoder_of(run, at).attention
     if maps.problem is not None:
-        raise HoldfastError(maps.problem)
+        raise Failed(maps.problem)
     strips = {strip.title: strip.agreement for strip in maps.strips or () if strip.agreement}
     alike = pick("reading", at.get("reading", "representation"), pick("corruption", at["attention"], strips))
     values = torch.tensor([math.nan if value is None else value for value in alike], dtype=torch.float64)
     if bool(values.isnan().all()):
-        raise HoldfastError(f"attention under {at['attention']}: every map is flat, or of a cropped image")
+        raise Failed(f"attention under {at['attention']}: every map is flat, or of a cropped image")
     shifted = statistics.mean(values[~values.isnan()] + 1, condition="of the images of the report", most=2.0)
     ends = [None if end is None else end - 1 for end in (shifted.value, shifted.low, shifted.high)]
     return replace(shifted, value=ends[0], low=ends[1], high=ends[2])

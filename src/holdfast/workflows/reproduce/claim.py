@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.core import HoldfastError, Score
-from holdfast.runtime.errors import unknown
+from holdfast.core import Score
+from holdfast.runtime.errors import BadValue, Failed, unknown
 from holdfast.storage.reproduction import UNASKED, Network
 
 KINDS = {
@@ -99,13 +99,13 @@ class Claim:
         # What is compared or limited, and where
         compared = self.kind in (*COMPARED, "correlates")
         if compared and (not isinstance(self.operands, list) or len(self.operands) < 2):
-            raise HoldfastError(f"claim {self.text!r}: {self.kind}: expected two names or more, got {self.operands!r}")
+            raise BadValue(f"claim {self.text!r}: {self.kind}: expected two names or more, got {self.operands!r}")
         if not compared:
             self.limits()
         if not compared and not self.columns:
-            raise HoldfastError(f"claim {self.text!r}: {self.kind}: expected a column, got none")
+            raise BadValue(f"claim {self.text!r}: {self.kind}: expected a column, got none")
         if self.columns and (self.kind == "correlates" or (compared and self.rows)):
-            raise HoldfastError(f"claim {self.text!r}: expected columns or rows in which it is tried, got both")
+            raise BadValue(f"claim {self.text!r}: expected columns or rows in which it is tried, got both")
         # Names that the table has
         members = list(itertools.chain(*self.chains())) if compared else []
         of_table = {"row": rows, "column": columns}
@@ -126,9 +126,7 @@ class Claim:
         if not any(isinstance(names, list) for names in others):
             return [[name, *others] for name in first]
         if not all(isinstance(names, list) and len(names) == len(first) for names in others):
-            raise HoldfastError(
-                f"claim {self.text!r}: {self.kind}: expected lists of one length, got {self.operands!r}"
-            )
+            raise BadValue(f"claim {self.text!r}: {self.kind}: expected lists of one length, got {self.operands!r}")
         return [list(chain) for chain in zip(*self.operands, strict=True)]
 
     def select_chains(self, cells: Cells) -> list[list[Cell]]:
@@ -172,13 +170,13 @@ class Claim:
         """Return between which numbers values should lie."""
         if self.kind == "never":
             if self.operands is not True:
-                raise HoldfastError(f"claim {self.text!r}: never: expected true, got {self.operands!r}")
+                raise BadValue(f"claim {self.text!r}: never: expected true, got {self.operands!r}")
             return -math.inf, 0.0
         ends = self.operands if self.kind == "within" else [self.operands]
         numbers = isinstance(ends, list) and all(isinstance(end, (int, float)) and end is not True for end in ends)
         if not numbers or len(ends) != 1 + (self.kind == "within") or ends != sorted(ends):
             expected = "[lower, upper]" if self.kind == "within" else "a number"
-            raise HoldfastError(f"claim {self.text!r}: {self.kind}: expected {expected}, got {self.operands!r}")
+            raise BadValue(f"claim {self.text!r}: {self.kind}: expected {expected}, got {self.operands!r}")
         return (-math.inf if self.kind == "at_most" else ends[0]), (math.inf if self.kind == "at_least" else ends[-1])
 
 
@@ -186,6 +184,6 @@ def ends(cell: Cell) -> tuple[float, float, float]:
     """Return value, low and high in the paper's scale; without an interval, all are the value."""
     score = cell.score
     if score is None or score.value is None:
-        raise HoldfastError(f"{cell.row}, {cell.column}: {cell.why or 'undefined'}")
+        raise Failed(f"{cell.row}, {cell.column}: {cell.why or 'undefined'}")
     low, high = (score.value if end is None else end for end in (score.low, score.high))
     return score.value * cell.scale, low * cell.scale, high * cell.scale

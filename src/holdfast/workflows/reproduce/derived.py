@@ -3,7 +3,8 @@
 import math
 from collections.abc import Sequence
 
-from holdfast.core import HoldfastError, Score
+from holdfast.core import Score
+from holdfast.runtime.errors import Missing
 
 
 def mean(scores: Sequence[Score], apart: bool) -> Score:
@@ -16,7 +17,7 @@ def mean(scores: Sequence[Score], apart: bool) -> Score:
     """
     values = [score.value for score in scores if score.value is not None]
     if not scores or len(values) < len(scores):
-        raise HoldfastError("mean: expected scores with values, got none or one without")
+        raise Missing("mean: expected scores with values, got none or one without")
     value, n = sum(values) / len(values), min(score.n for score in scores)
     kind = f"mean of {len(values)} scores (MOVER), {'independent' if apart else 'at any correlation'}"
     if any(score.low is None or score.high is None for score in scores):

@@ -6,8 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Annotated, Literal
 
 from holdfast.config.reader import read
-from holdfast.core import HoldfastError
-from holdfast.runtime.errors import unknown
+from holdfast.runtime.errors import BadValue, Missing, UnknownName, unknown
 
 Kind = Literal["curves", "points", "histogram", "images", "scatter", "audit"]
 
@@ -96,12 +95,12 @@ def read_panel(
     # What the panel says, against what its kind takes and needs
     said = {field.name for field in fields(panel) if getattr(panel, field.name) != field.default} - {"title", "kind"}
     if extra := sorted(said - TAKES[panel.kind]):
-        raise HoldfastError(f"{where}: {unknown(f'key of {panel.kind}', extra[0], TAKES[panel.kind])}")
+        raise UnknownName(f"{where}: {unknown(f'key of {panel.kind}', extra[0], TAKES[panel.kind])}")
     if missing := [key for key in NEEDS[panel.kind] if key not in said]:
-        raise HoldfastError(f"{where}: expected {missing[0]!r} of {panel.kind}, got none")
+        raise Missing(f"{where}: expected {missing[0]!r} of {panel.kind}, got none")
     if panel.kind == "audit":
         if panel.audit not in audits:
-            raise HoldfastError(f"{where}: {unknown('audit', panel.audit, audits)}")
+            raise UnknownName(f"{where}: {unknown('audit', panel.audit, audits)}")
         return panel
     # Every name and number once, so that a bad one is told before anything is run
     for line in list_lines(panel, rows, columns, where):
@@ -109,7 +108,7 @@ def read_panel(
             places_of(panel, line, where)
     select(panel.marks, columns, "column", where)
     if panel.kind == "scatter" and len(panel.values) != 2:
-        raise HoldfastError(f"{where}: values: expected two columns of the measure's table, got {len(panel.values)}")
+        raise BadValue(f"{where}: values: expected two columns of the measure's table, got {len(panel.values)}")
     return panel
 
 
@@ -123,7 +122,7 @@ def list_lines(panel: Panel, rows: Sequence[str], columns: Sequence[str], where:
         return [DrawnLine(r, tuple((r, c) for c in chosen_columns), tuple(chosen_columns)) for r in chosen_rows]
     # Groups of rows, whose names are told apart by what is left of them
     if len(chosen_columns) != 1:
-        raise HoldfastError(f"{where}: expected one column where lines are groups of rows, got {len(chosen_columns)}")
+        raise BadValue(f"{where}: expected one column where lines are groups of rows, got {len(chosen_columns)}")
     groups = {name: select((name,), chosen_rows, "row", where) for name in panel.lines}
     return [
         DrawnLine(name, tuple((r, chosen_columns[0]) for r in group), tuple(r.removeprefix(f"{name}, ") for r in group))
@@ -140,7 +139,7 @@ def select(names: Sequence[str], known: Sequence[str], what: str, where: str) ->
     for name in names:
         begun = [name] if name in known else [one for one in known if one.startswith(f"{name}, ")]
         if not begun:
-            raise HoldfastError(f"{where}: {unknown(f'{what} of a figure', name, known)}")
+            raise UnknownName(f"{where}: {unknown(f'{what} of a figure', name, known)}")
         chosen += begun
     return list(dict.fromkeys(chosen))
 
@@ -152,9 +151,7 @@ def places_of(panel: Panel, line: DrawnLine, where: str) -> tuple[float, ...]:
     at = panel.at or tuple(float(number[1]) / float(number[2] or 1) for number in numbers if number)
     if len(at) != len(line.names):
         kind = "numbers `at`" if panel.at else "a number in each name, or `at`"
-        raise HoldfastError(
-            f"{where}: expected {kind}, one for each of {len(line.names)} in {line.name!r}, got {len(at)}"
-        )
+        raise BadValue(f"{where}: expected {kind}, one for each of {len(line.names)} in {line.name!r}, got {len(at)}")
     if panel.scale == "log" and min(at) <= 0:
-        raise HoldfastError(f"{where}: expected places above 0 on a logarithmic axis, got {min(at):g}")
+        raise BadValue(f"{where}: expected places above 0 on a logarithmic axis, got {min(at):g}")
     return at

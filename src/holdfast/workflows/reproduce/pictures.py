@@ -20,7 +20,7 @@ from holdfast.report.panel import Panel as Chart
 from holdfast.report.paper.figure import Figure
 from holdfast.report.paper.gather import figures_of_record
 from holdfast.report.paper.style import Style
-from holdfast.runtime.errors import pick
+from holdfast.runtime.errors import Missing, pick
 from holdfast.storage.record_file import RECORD, run_files
 from holdfast.storage.reproduction import CellEntry, ReproductionRecord
 from holdfast.workflows.reproduce.cells import column_of, entry_of, measure_of, read_table
@@ -112,10 +112,10 @@ def _of_table(recipe: Reproduction, panel: Panel, cells: Table, _: Mapping[str, 
     """Return the lines of a panel, or its points beside their names: where from, its caption, itself, in words."""
     lines = _lines(recipe, panel)
     if lost := [place for line in lines for place in line.places if place not in cells]:
-        raise HoldfastError(f"expected a table with {', '.join(lost[0])}, got one without")
+        raise Missing(f"expected a table with {', '.join(lost[0])}, got one without")
     numbers = [[_number(cells[place]) for place in line.places] for line in lines]
     if np.isnan(np.array([n[0] for line in numbers for n in line])).all():
-        raise HoldfastError("none of its numbers could be found")
+        raise Missing("none of its numbers could be found")
     # Ours in colours of their own, the paper's hollow in the same ones
     make = _curves if panel.kind == "curves" else _points
     drawing = make(panel, lines, numbers)
@@ -185,7 +185,7 @@ def _of_images(
         name = ", ".join(part for part, several in zip(place, varied, strict=True) if several) or place[0]
         read[name] = list(columns[:, np.isfinite(columns).all(0)])
         if not read[name][0].size:
-            raise HoldfastError(f"{name} has no image with a value")
+            raise Missing(f"{name} has no image with a value")
     source = "Drawn from the images of this run that are behind the numbers of the table."
     source += "" if panel.marks else " The paper prints no number of it."
     # How many images each number is of, once where it is the same
@@ -217,7 +217,7 @@ def _picture(
 
 def _audit(name: str, audits: Mapping[str, Run]) -> Run:
     if name not in audits:
-        raise HoldfastError(f"it shows more than the table, and no run of the audit {name} is at hand")
+        raise Missing(f"it shows more than the table, and no run of the audit {name} is at hand")
     return audits[name]
 
 

@@ -12,8 +12,7 @@ import holdfast
 from holdfast.config.reader import arguments
 from holdfast.config.reader import read as read_table
 from holdfast.config.tables import Table, over, resolve_inheritance, spread
-from holdfast.core import HoldfastError
-from holdfast.runtime.errors import pick, unknown
+from holdfast.runtime.errors import BadValue, Conflict, Missing, pick, unknown
 from holdfast.storage.documents import read_toml
 from holdfast.workflows.reproduce.cells import APART, OTHERS
 from holdfast.workflows.reproduce.claim import KINDS, Claim
@@ -179,13 +178,13 @@ def assemble(values: Mapping[str, Any], name: str, profile: str) -> Reproduction
     table |= spread_rows(table, name)
     for key in TEXTS:
         if key not in table:
-            raise HoldfastError(f"{name}: expected a text {key!r}, got none")
+            raise Missing(f"{name}: expected a text {key!r}, got none")
     # The table to fill, and what is claimed of it
     columns = tuple(_line(column, f"{name}: columns") for column in table.get("columns", ()))
     lines, panels = (table.get(key, ()) for key in ("rows", "figures"))
     rows = tuple(_line(row, f"{name}: rows", columns) for row in lines)
     if not columns or not rows:
-        raise HoldfastError(f"{name}: expected [[columns]] and [[rows]], got none")
+        raise Missing(f"{name}: expected [[columns]] and [[rows]], got none")
     _check_names(columns, rows)
     claims = [_claim(claim, f"{name}: claims", rows, columns, profile) for claim in table.get("claims", ())]
     # What has to be run for it
@@ -214,7 +213,7 @@ def assemble(values: Mapping[str, Any], name: str, profile: str) -> Reproduction
 
 def _seeds(seeds: Sequence[int], name: str) -> tuple[int, ...]:
     if len(seeds) == 1 or len(set(seeds)) < len(seeds):
-        raise HoldfastError(f"{name}: seeds: expected two different ones or more, got {list(seeds)}; or leave them out")
+        raise BadValue(f"{name}: seeds: expected two different ones or more, got {list(seeds)}; or leave them out")
     return tuple(seeds)
 
 
@@ -264,7 +263,7 @@ def _input(table: Any, where: str, trainings: Mapping[str, Any]) -> Input:
     values = arguments({"about": str, "spec": str, "train": dict | str, "says": str, "real": bool}, table, where)
     values["spec"], train = values.get("spec") or None, values.get("train") or None
     if values["spec"] and train:
-        raise HoldfastError(f"{where}: expected a spec or a training, got both; a profile says spec = '' to have none")
+        raise Conflict(f"{where}: expected a spec or a training, got both; a profile says spec = '' to have none")
     if train:
         train = resolve_inheritance(
             train, lambda like: pick(f"training that {where} is like", like, trainings), f"{where}: train"
@@ -300,7 +299,7 @@ def _line(table: Any, where: str, columns: tuple[Line, ...] = ()) -> Line:
     # Published numbers are those of the paper's own columns
     theirs = [column for column in columns if not column.ours]
     if line.published and len(line.published) != len(theirs):
-        raise HoldfastError(
+        raise BadValue(
             f"{where}: {line.name!r}: expected {len(theirs)} published numbers, one for each column of the paper's "
             f"('-' for none), got {len(line.published)}"
         )
@@ -335,13 +334,13 @@ def _claim(table: Any, where: str, rows: Sequence[Line], columns: Sequence[Line]
     # Its sentence, and the one kind that it is of
     values = arguments(CLAIM, table, where)
     if "text" not in values:
-        raise HoldfastError(f"{where}: expected a text, got none")
+        raise Missing(f"{where}: expected a text, got none")
     where = f"{where}: {values['text']!r}"
     if profile not in values.get("profiles", (profile,)):
         return None
     kinds = [kind for kind in KINDS if kind in values]
     if len(kinds) != 1:
-        raise HoldfastError(f"{where}: expected one of {', '.join(KINDS)}, got {kinds}")
+        raise BadValue(f"{where}: expected one of {', '.join(KINDS)}, got {kinds}")
 
     # The rows and columns that it is about, which the table must have
     places = {f"{key}s": values.get(f"{key}s", (values[key],) if key in values else ()) for key in ("row", "column")}

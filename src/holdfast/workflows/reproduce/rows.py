@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.core import HoldfastError
+from holdfast.runtime.errors import BadValue
 
 SEVERAL = {"scores": "score", "quantiles": "quantile"}
 """Keys of a row that stands for several, and the key that each of these has."""
@@ -25,16 +25,14 @@ def spread(values: Mapping[str, Any], where: str) -> dict[str, Any]:
         name, key, scores = row.get("name"), several[0], row[several[0]]
         listed = isinstance(scores, list) and all(isinstance(score, str) for score in scores)
         if not listed or not scores or len(several) > 1:
-            raise HoldfastError(
-                f"{where}: rows: {name!r}: expected a list of {' or of '.join(several)}, got {scores!r}"
-            )
+            raise BadValue(f"{where}: rows: {name!r}: expected a list of {' or of '.join(several)}, got {scores!r}")
         published = row.get("published", [[]] * len(scores))
         if (
             not isinstance(published, list)
             or len(published) != len(scores)
             or not all(isinstance(numbers, list) for numbers in published)
         ):
-            raise HoldfastError(
+            raise BadValue(
                 f"{where}: rows: {name!r}: expected published numbers as {len(scores)} lists, one for each, got "
                 f"{published!r}"
             )

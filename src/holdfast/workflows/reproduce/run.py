@@ -16,7 +16,7 @@ from holdfast.auditing.series import PREFIX as SERIES
 from holdfast.comparison.records import Run, open_run
 from holdfast.core import HoldfastError
 from holdfast.core.engine import Engine
-from holdfast.runtime.errors import pick
+from holdfast.runtime.errors import BadData, Missing, pick
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.storage.entry import as_json, read_json
 from holdfast.storage.reproduction import CellEntry, ColumnEntry, InputEntry, PaperTable, ReproductionRecord, RowEntry
@@ -172,7 +172,7 @@ def _inputs(
         elif spec is not None:
             specs[name] = fill_placeholders(spec, specs)
         elif source.train is None:
-            raise HoldfastError(
+            raise Missing(
                 f"{recipe.name}: input {name!r} is needed: {source.about}; give it as --input {name}=SPEC, or leave "
                 f"its numbers out with --input {name}=none"
             )
@@ -219,7 +219,7 @@ def _audit(
             spec = pick("input", name, specs)
             encoders.append(f"{spec}{'&' if '?' in spec else '?'}label={quote(name)}")
     if not encoders:
-        raise HoldfastError("no encoder is left: all were left out or could not be trained")
+        raise Missing("no encoder is left: all were left out or could not be trained")
     own = {"seed": seed, "device": device, "shared_searches": False}  # a paper's number is that of its own attack
     own |= {} if "norm" in values else {"eps": EPS}
     return own | values | {"encoders": encoders}
@@ -232,7 +232,7 @@ def _before(store: Store, recipe: Reproduction) -> float:
     try:
         before = read_json(data, ReproductionRecord)
     except ValueError as error:
-        raise HoldfastError(
+        raise BadData(
             f"expected a {RECORD} that `holdfast reproduce` wrote in {str(store.folder)!r}, got one where {error}; "
             "delete it, or choose another folder"
         ) from error

@@ -10,7 +10,7 @@ from holdfast.comparison.records import Run
 from holdfast.core import HoldfastError, Score
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics.ratios import relative_drop
-from holdfast.runtime.errors import pick, unknown
+from holdfast.runtime.errors import Failed, Mismatch, pick, unknown
 from holdfast.storage.reproduction import UNASKED, Network
 from holdfast.storage.study import StudyRecord
 from holdfast.workflows.reproduce.cells import (
@@ -143,7 +143,7 @@ def _score(at: Mapping[str, Any], runs: Mapping[str, Run | str]) -> Score:
     """Return the number of a cell from a record: a score of a measure, or one of `NUMBERS`."""
     run = entry_of("audit", at, runs)
     if isinstance(run, str):
-        raise HoldfastError(run)
+        raise Failed(run)
     return next((number for key, number in NUMBERS.items() if key in at), find_score)(run, at)
 
 
@@ -171,7 +171,7 @@ def _differences(
             cell = replace(cell, score=share, scale=1.0, why=share.note if share.value is None else "")
         # a difference, absolute or relative, of scores of the same images
         elif cell.scale != reference.scale:
-            raise HoldfastError(f"{row.name}: {column.name} less {name}: expected one scale, got two")
+            raise Mismatch(f"{row.name}: {column.name} less {name}: expected one scale, got two")
         else:
             combined = relative_drop if "drop" in at else statistics.difference
             paired = correlation(recipe, cell, reference, runs, between=frozenset(OTHERS))
@@ -216,7 +216,7 @@ def _means(
             means[row.name, column.name] = replace(cell, score=None, why=lost.why)
             continue
         if {member.scale for member in members} != {cell.scale}:
-            raise HoldfastError(f"{row.name}: {column.name}: expected the scale of those that it is the mean of")
+            raise Mismatch(f"{row.name}: {column.name}: expected the scale of those that it is the mean of")
         # scores of different images are independent
         audits = [runs.get(at_of(row, columns[name]).get("audit", "")) for name in of]
         data = {run.record.data.spec for run in audits if isinstance(run, Run)}
@@ -230,7 +230,7 @@ def _study_score(at: Mapping[str, Any], studies: Mapping[str, StudyRecord | str]
     """Return a score of a study."""
     study = entry_of("study", at, studies)
     if isinstance(study, str):
-        raise HoldfastError(study)
+        raise Failed(study)
     rows = {(row.method, row.probe, row.setting): row for row in study.rows}
     key = at.get("method", ""), at.get("probe", next(iter(rows))[1]), at.get("setting", "same")
     if key not in rows:
@@ -243,10 +243,10 @@ def _study_score(at: Mapping[str, Any], studies: Mapping[str, StudyRecord | str]
             raise unknown("of", of, ("accuracy", "drop", "average"))
         version = at.get("version", ORIGINAL.title)
         if problem := row.problems.get(version):
-            raise HoldfastError(problem)
+            raise Failed(problem)
         score = pick("version", version, row.accuracy if of == "accuracy" else row.drop)
     if score is None:
-        raise HoldfastError("a training behind it failed")
+        raise Failed("a training behind it failed")
     return score
 
 

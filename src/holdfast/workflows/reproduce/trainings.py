@@ -8,10 +8,10 @@ import numpy as np
 import scipy
 import torch
 
-from holdfast.core import HoldfastError, Score
+from holdfast.core import Score
 from holdfast.numerics.statistics.levels import reach
 from holdfast.numerics.statistics.seeds import mean_over_seeds
-from holdfast.runtime.errors import unknown
+from holdfast.runtime.errors import NotEnough, unknown
 from holdfast.workflows.reproduce.claim import Cell
 from holdfast.workflows.reproduce.recipe import Reproduction
 from holdfast.workflows.reproduce.table import at_of
@@ -75,7 +75,7 @@ def deviation(values: Sequence[float], confidence: float = 0.95) -> Score:
     """
     k = len(values)
     if k < 2:
-        raise HoldfastError(f"a standard deviation between trainings takes two or more, got {k}; give more seeds")
+        raise NotEnough(f"a standard deviation between trainings takes two or more, got {k}; give more seeds")
     spread = float(torch.tensor(values, dtype=torch.float64).std())
     kind = f"χ² over {k} trainings, as if normal, given the test images"
     if spread == 0:

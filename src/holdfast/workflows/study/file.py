@@ -7,8 +7,8 @@ from typing import Any
 
 from holdfast.config.reader import read
 from holdfast.config.tables import over
-from holdfast.core import HoldfastError
 from holdfast.runtime.checked import describe_value
+from holdfast.runtime.errors import BadValue, Missing
 from holdfast.storage.documents import read_toml
 from holdfast.training.recipe_file import make_recipe
 from holdfast.workflows.study.plan import Study
@@ -31,17 +31,15 @@ def make_study(data: Mapping[str, Any], where: str) -> Study:
     shared = {key: value for key, value in data.items() if key not in {"methods", *own}}
     methods, recipes = data.get("methods"), {}
     if not isinstance(methods, list) or not methods or "test" not in study:
-        raise HoldfastError(
-            f"{where}: expected 'test' images and at least one [[methods]], got {describe_value(methods)}"
-        )
+        raise BadValue(f"{where}: expected 'test' images and at least one [[methods]], got {describe_value(methods)}")
     for method in methods:
         if not isinstance(method, Mapping) or not isinstance(title := method.get("title"), str):
-            raise HoldfastError(f"{where}: methods: expected tables with a title, got {describe_value(method)}")
+            raise BadValue(f"{where}: methods: expected tables with a title, got {describe_value(method)}")
         if title in recipes:
-            raise HoldfastError(f"{where}: methods: expected different titles, got {title!r} twice")
+            raise BadValue(f"{where}: methods: expected different titles, got {title!r} twice")
         changes = {key: value for key, value in method.items() if key != "title"}
         recipes[title] = make_recipe(over(shared, changes), where=f"{where}: {title}")
     plan: Study = read(Study, study | {"recipes": recipes}, where)
     if bare := [column.title for column in plan.columns if column.corruption is None and column.data is None]:
-        raise HoldfastError(f"{where}: columns: expected a corruption or data, got neither for {', '.join(bare)}")
+        raise Missing(f"{where}: columns: expected a corruption or data, got neither for {', '.join(bare)}")
     return plan

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from holdfast.core import HoldfastError, Probe, Threat
+from holdfast.core import Probe, Threat
 from holdfast.core.registry import part
 from holdfast.runtime.checked import Checked
+from holdfast.runtime.errors import BadValue, Conflict, Mismatch
 from holdfast.training.recipe import Recipe
 
 UNTRAINED = "untrained"
@@ -30,7 +31,7 @@ class Column(metaclass=Checked):
 
     def __post_init__(self) -> None:
         if self.corruption is not None and self.data is not None:
-            raise HoldfastError(f"column {self.title!r}: expected a corruption or other data, got both")
+            raise Conflict(f"column {self.title!r}: expected a corruption or other data, got both")
 
     def recipe(self, original: Recipe) -> Recipe:
         """Return a recipe that learns from this version of its images."""
@@ -78,16 +79,16 @@ class Study(metaclass=Checked):
     def __post_init__(self) -> None:
         titles = [column.title for column in (ORIGINAL, *self.columns)]
         if self.columns and not any(column.averaged for column in self.columns):
-            raise HoldfastError("study: expected at least one column whose Δ counts in the average, got none")
+            raise BadValue("study: expected at least one column whose Δ counts in the average, got none")
         if not self.recipes or not self.columns or not self.probes:
-            raise HoldfastError("study: expected at least one method, one column and one probe")
+            raise BadValue("study: expected at least one method, one column and one probe")
         if len(set(titles)) < len(titles):
-            raise HoldfastError(f"study: expected columns of different titles, got {', '.join(titles)}")
+            raise BadValue(f"study: expected columns of different titles, got {', '.join(titles)}")
         if len(set(self.seeds)) < len(self.seeds):
-            raise HoldfastError(f"study: expected different seeds, got {', '.join(map(str, self.seeds))}")
+            raise BadValue(f"study: expected different seeds, got {', '.join(map(str, self.seeds))}")
         if UNTRAINED in self.recipes:
-            raise HoldfastError(f"study: the row {UNTRAINED!r} is always there; call yours otherwise")
+            raise BadValue(f"study: the row {UNTRAINED!r} is always there; call yours otherwise")
         if wrong := [title for title, recipe in self.recipes.items() if recipe.corruption is not None]:
-            raise HoldfastError(f"study: corruptions are columns; leave them out of {', '.join(wrong)}")
+            raise Conflict(f"study: corruptions are columns; leave them out of {', '.join(wrong)}")
         if len({(own.encoder, own.data, own.images, own.seed) for own in self.recipes.values()}) > 1:
-            raise HoldfastError("study: expected methods with the same encoder, data, images and seed")
+            raise Mismatch("study: expected methods with the same encoder, data, images and seed")

@@ -15,6 +15,7 @@ from holdfast.auditing.run import run_audit
 from holdfast.core import HoldfastError, Measure, registry
 from holdfast.core.naming import name_parts
 from holdfast.runtime.doors import read_bytes, regular
+from holdfast.runtime.errors import BadData, BadPlace, Failed, Missing
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.sources.data import open_images
 from holdfast.sources.encoders import open_encoder
@@ -74,11 +75,11 @@ def _check_study(study: Study, before: Path) -> None:
     geometry = open_encoder(first.encoder).geometry
     for data, images in ((first.data, first.images), (study.test, study.test_images)):
         if open_images(data, images=images, seed=study.test_seed, geometry=geometry).labels is None:
-            raise HoldfastError(f"study: expected images with labels, for probes; got some or all without in {data}")
+            raise Missing(f"study: expected images with labels, for probes; got some or all without in {data}")
     trained = _read_methods(before) if before.exists() else {}
     for title, recipe in study.recipes.items():
         if title in trained and trained[title] != entry(recipe):
-            raise HoldfastError(
+            raise BadPlace(
                 f"{str(before)!r} tells of {title!r} by another recipe; choose another --out, or call it otherwise"
             )
 
@@ -88,7 +89,7 @@ def _read_methods(path: Path) -> dict[str, Spec]:
     try:
         return read_json(parse_json(read_bytes(path)), stored.StudyRecord).study.methods
     except ValueError as error:
-        raise HoldfastError(f"{str(path)!r} is not the record of a study ({error}); choose another --out") from error
+        raise BadData(f"{str(path)!r} is not the record of a study ({error}); choose another --out") from error
 
 
 def _train_seeds(study: Study, recipe: Recipe | None, column: Column, folder: Path, listener: Listener) -> Answers:
@@ -102,7 +103,7 @@ def _train_seeds(study: Study, recipe: Recipe | None, column: Column, folder: Pa
         except StoreError:
             raise
         except HoldfastError as error:
-            raise HoldfastError(f"seed {seed}: {error}") from error
+            raise error.retell(f"seed {seed}: {error}") from error
     return {key: torch.cat([cell[key] for cell in cells]) for key in cells[0]}
 
 
@@ -130,12 +131,12 @@ def _cell(study: Study, recipe: Recipe | None, column: Column, folder: Path, lis
         place = folder / f"audit-{digest(data)}"
         audited = run_audit(plan, place, encoders={"encoder": encoder}, listener=listener).encoders[0]
         if audited.error:
-            raise HoldfastError(audited.error)
+            raise Failed(audited.error)
         titles = {measure: title for title, measure in name_parts(measures).items()}
         for key, measure in questions.items():
             row = audited.measures[titles[measure]]
             if row.table is None:
-                raise HoldfastError(row.failure)
+                raise Failed(row.failure)
             right = pq.read_table(regular(place / row.table))["right"].to_numpy()
             answers[key] = torch.from_numpy(right.copy())[None]
     return answers

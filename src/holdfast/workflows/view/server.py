@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from holdfast.runtime.errors import HoldfastError, describe_error, os_reason
+from holdfast.runtime.errors import BadPlace, BadValue, HoldfastError, describe_error, os_reason
 from holdfast.runtime.optional import optional
 from holdfast.workflows.view.site import Page, Site
 
@@ -90,7 +90,7 @@ def _package(package: str, module: str) -> Any:
     try:
         return optional(module, package, "view", "holdfast view", guarded=False)
     except HoldfastError as error:
-        raise HoldfastError(f"{error}, or add --out FOLDER, which needs no server") from error
+        raise error.retell(f"{error}, or add --out FOLDER, which needs no server") from error
 
 
 def names_of(host: str) -> list[str]:
@@ -111,7 +111,7 @@ def is_local(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError as error:
-        raise HoldfastError(f"--host: expected an address of this machine such as 127.0.0.1, got {host!r}") from error
+        raise BadValue(f"--host: expected an address of this machine such as 127.0.0.1, got {host!r}") from error
 
 
 def bound(host: str, port: int, fixed: bool) -> socket.socket:
@@ -129,7 +129,7 @@ def bound(host: str, port: int, fixed: bool) -> socket.socket:
             listening.close()
             last = error
     reason = os_reason(last) if last else ""
-    raise HoldfastError(
+    raise BadPlace(
         f"cannot listen on {host}:{port} ({reason}); add --port {port + TRIED if port < 60000 else 8000}, or --port 0 "
         "for any that is free"
     )

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from holdfast.runtime.doors import real
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadPlace, HoldfastError
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.outputs import write_inside
 from holdfast.workflows.view.site import INDEX, Site
@@ -18,7 +18,7 @@ def write_site(root: Path, out: Path, say: Callable[[str], object]) -> tuple[int
     """
     site, folder = Site(root, live=False), Folder(out)
     if real(out).is_relative_to(site.runs.root):
-        raise HoldfastError(
+        raise BadPlace(
             f"--out: expected a folder outside of the viewed one, which is only read, got {str(out)!r} in {str(root)!r}"
         )
     lost: list[str] = []

@@ -2,8 +2,8 @@
 
 import torch
 
-from holdfast.core import Goal, HoldfastError, Images, PerImage, Reps
-from holdfast.runtime.errors import NotFinite
+from holdfast.core import Goal, Images, PerImage, Reps
+from holdfast.runtime.errors import NotFinite, Unsupported
 from holdfast.runtime.waiting import at_hand, expect
 
 
@@ -20,7 +20,7 @@ def value_and_grad(goal: Goal, x: Images) -> tuple[PerImage, Reps, Images]:
     with torch.enable_grad():
         values, reps = goal(x)
         if not values.requires_grad:
-            raise HoldfastError(
+            raise Unsupported(
                 "the objective has no gradient with respect to the pixels (the encoder detaches them or is not "
                 "differentiable); use a gradient-free attack: --set '*.attack=square'"
             )

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Images, PerImage, Reps, Trajectory
+from holdfast.core import Images, PerImage, Reps, Trajectory
 from holdfast.parts.attacks.shared.gradient import pick
+from holdfast.runtime.errors import BadValue
 
 
 def check_readouts(readouts: Sequence[int], steps: int) -> tuple[int, ...]:
@@ -17,7 +18,7 @@ def check_readouts(readouts: Sequence[int], steps: int) -> tuple[int, ...]:
     """
     read_at = tuple(sorted(set(readouts))) or (steps,)
     if read_at[0] < 0 or read_at[-1] > steps:
-        raise HoldfastError(f"read-outs: expected step counts from 0 to {steps}, got {list(readouts)}")
+        raise BadValue(f"read-outs: expected step counts from 0 to {steps}, got {list(readouts)}")
     return read_at
 
 

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from holdfast.core import HoldfastError, registry
+from holdfast.core import registry
 from holdfast.numerics.bounds.effort import Limit
 from holdfast.parts.certifiers.shared.certifier import Propagation
 from holdfast.runtime.checked import Positive
+from holdfast.runtime.errors import Conflict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +29,7 @@ class ByLayers(Propagation):
 
     def __post_init__(self) -> None:
         if not self.intervals and self.beyond == "intervals":
-            raise HoldfastError(
+            raise Conflict(
                 f"{registry.part_name(self)}: expected beyond = refuse with intervals = false, got beyond = intervals: "
                 "CROWN as published meets nothing with interval arithmetic; leave out one of them"
             )

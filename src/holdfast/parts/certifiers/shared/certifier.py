@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from holdfast.core import Ball, Bound, Certifier, Encoder, HoldfastError, Images, Margin, Passes, PerImage, Rows
+from holdfast.core import Ball, Bound, Certifier, Encoder, Images, Margin, Passes, PerImage, Rows
 from holdfast.core.precision import use_precision
 from holdfast.numerics.bounds.backward import Region, backward, boxes
 from holdfast.numerics.bounds.box import Box
@@ -17,7 +17,7 @@ from holdfast.numerics.bounds.relaxation import LinearRelaxation
 from holdfast.numerics.bounds.rounding import SLACK, rounding
 from holdfast.numerics.bounds.trace import trace
 from holdfast.parts.threats.linf import Linf
-from holdfast.runtime.errors import NotCertified
+from holdfast.runtime.errors import BadValue, Mismatch, NotCertified, NotFinite
 
 
 class Propagation(Certifier):
@@ -94,27 +94,25 @@ def prepare(
             bias for an encoder that normalises its output.
     """
     if x.ndim == 4 and not x.numel():
-        raise HoldfastError(f"certifiers take at least one image with pixels, got {list(x.shape)}: give some")
+        raise BadValue(f"certifiers take at least one image with pixels, got {list(x.shape)}: give some")
     if x.ndim != 4 or not bool(((x >= 0) & (x <= 1)).all()):
-        raise HoldfastError("certifiers take images [B, C, H, W] with pixels in [0, 1]; these are not (or hold NaN)")
+        raise BadValue("certifiers take images [B, C, H, W] with pixels in [0, 1]; these are not (or hold NaN)")
     encoder._check_input(x)
     # NaN for a ball without a radius, which is refused below
     if radii is None:
         radii = torch.full((len(x),), getattr(ball, "radius", torch.nan), dtype=torch.float64)
     if not bool(((radii >= 0) & radii.isfinite()).all()) or len(radii) != len(x):
-        raise HoldfastError(
-            f"certifiers take one finite radius >= 0 in pixels for each image, got {radii.tolist()[:5]}"
-        )
+        raise BadValue(f"certifiers take one finite radius >= 0 in pixels for each image, got {radii.tolist()[:5]}")
     # the network that the encoder computes, and rows that fit its representation
     network = trace(encoder, tuple(x.shape[1:]))
     dim = network.nodes[-1].shape
     if (margin.weights.shape[0], *margin.weights.shape[2:]) != (len(x), *dim):
-        raise HoldfastError(
+        raise Mismatch(
             f"the margin has weights {list(margin.weights.shape)}, expected [{len(x)}, rows, {dim[0]}] for {len(x)} "
             f"images and the {dim[0]}-d representation of {encoder.name!r}"
         )
     if not bool(torch.isfinite(margin.weights).all() and torch.isfinite(margin.bias).all()):
-        raise HoldfastError("the margin is NaN or infinite: is a representation zero, or not finite?")
+        raise NotFinite("the margin is NaN or infinite: is a representation zero, or not finite?")
     if network.normalised is not None and bool((margin.bias.abs() > 1e-5 * margin.weights.norm(dim=2)).any()):
         raise NotCertified(
             f"not certified: {network.normalised} of encoder {encoder.name!r} normalises the representation; only "

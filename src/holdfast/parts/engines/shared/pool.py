@@ -5,7 +5,7 @@ from abc import abstractmethod
 from typing import ClassVar
 
 from holdfast.core.engine import Outcome, Pool
-from holdfast.runtime.errors import HoldfastError, first_line
+from holdfast.runtime.errors import Failed, HoldfastError, first_line
 
 STARTS = 3
 """How many workers may end, one after the other, before they could work."""
@@ -53,7 +53,7 @@ class WorkerPool(Pool):
             if isinstance(error, HoldfastError):
                 raise error
             if error is not None:
-                raise HoldfastError(
+                raise Failed(
                     f"expected {self.workers} to open what this process has opened, got {type(error).__name__}: "
                     f"{first_line(error)}; classes of encoders and images must be in modules that workers can import"
                 )
@@ -65,7 +65,7 @@ class WorkerPool(Pool):
         # Deaths at work do not count: another worker may do what this one could not
         self._failed += number not in self._ready
         if self._failed >= STARTS:
-            raise HoldfastError(
+            raise Failed(
                 f"{STARTS} {self.workers}, one after the other, ended before they could work ({died}); {self.advice}"
             )
         # The one that takes its place has to make its work again

@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.core import registry
 from holdfast.core.engine import Work
-from holdfast.runtime.errors import HoldfastError, first_line
+from holdfast.runtime.errors import Failed, Unsupported, first_line
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.freed_memory import keep_freed_memory
 
@@ -50,7 +50,7 @@ def pack_work(make: Callable[[], Work], dumps: Callable[[Any], bytes] = pickle.d
         # Two layers: the files of parts must have run before what uses their classes can be unpickled
         return pickle.dumps((registry.paths(), dumps(make)))
     except Exception as error:  # whatever a user's module raises
-        raise HoldfastError(
+        raise Unsupported(
             f"expected encoders and images that other processes can open, got some that cannot be sent to them "
             f"({first_line(error)}); name them by specs (module:PACKAGE.FUNCTION, a folder), or leave --workers out"
         ) from error
@@ -69,6 +69,6 @@ def portable(error: Exception) -> Exception:
     try:
         # Some exceptions are pickled but cannot be made again, or lose their message on the way
         again = pickle.loads(pickle.dumps(error))
-        return error if str(again) == str(error) else HoldfastError(str(error))
+        return error if str(again) == str(error) else Failed(str(error))
     except Exception:
-        return HoldfastError(f"{type(error).__name__}: {first_line(error)}")
+        return Failed(f"{type(error).__name__}: {first_line(error)}")

@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from holdfast.core import HoldfastError
 from holdfast.parts.estimators.shared.streams import Streams
+from holdfast.runtime.errors import NotFinite
 
 Value = Callable[[Float[Tensor, "draws numbers"], Int[Tensor, "draws"]], Float[Tensor, "draws"]]
 """(standard normal numbers, of which image) -> a value that is above 0 exactly where the disturbed image fails."""
@@ -123,7 +123,7 @@ def choose_parents(gone: Int[Tensor, "populations"], n: int, random: Float[Tenso
 def _values(value: Value, z: Float[Tensor, "draws numbers"], images: Int[Tensor, "draws"]) -> Float[Tensor, "draws"]:
     values = value(z, images)
     if values.isnan().any():
-        raise HoldfastError(
+        raise NotFinite(
             f"splitting: expected values that can be compared, got {int(values.isnan().sum())} NaN among "
             f"{len(values)}; check the encoder's weights and its precision"
         )

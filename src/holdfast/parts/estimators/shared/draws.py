@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from holdfast.core import HoldfastError
 from holdfast.runtime.checked import Checked
+from holdfast.runtime.errors import BadValue
 
 FIRST, LARGEST = 32, 1024
 """Draws in the first block of an image, and in the largest one."""
@@ -30,7 +30,7 @@ class Draws(metaclass=Checked):
 
     def __post_init__(self) -> None:
         if not 1 <= self.most <= MOST:
-            raise HoldfastError(
+            raise BadValue(
                 f"{type(self).__name__.lower()}: expected from 1 to {MOST} draws for each image, got {self.most}; the "
                 "measure failure_probability estimates what is too rare for that"
             )

@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import HoldfastError
 from holdfast.numerics.geometry.directions import unit
+from holdfast.runtime.errors import BadData, Mismatch, Missing
 from holdfast.sources.encoders.shared.weights import read_safetensors
 
 
@@ -37,7 +37,7 @@ class Captions:
         # Captions of other images stay in the index of texts, as rivals
         owners = torch.tensor([places.get(image, -1) for image in self.ids])
         if len(bare := sorted(set(range(len(images))) - set(owners.tolist()))):
-            raise HoldfastError(
+            raise Mismatch(
                 f"{self.path!r}: expected a caption of every image, got none of {len(bare)} of {len(images)}, such as "
                 f"{images[bare[0]]!r}; the ids of the file begin with {self.ids[0]!r}"
             )
@@ -55,7 +55,7 @@ def read_captions(path: str, dim: int | None = None) -> Captions:
         HoldfastError: no such file, one without captions, embeddings that are zero or not finite, or of another width.
     """
     if not path:
-        raise HoldfastError("captions: expected path=FILE, which holdfast embed-names ENCODER --captions TABLE writes")
+        raise Missing("captions: expected path=FILE, which holdfast embed-names ENCODER --captions TABLE writes")
     # Every way in which a file can be none of captions has its own message: no
     # ids, another shape, other widths
     state, about = read_safetensors(path)
@@ -63,21 +63,21 @@ def read_captions(path: str, dim: int | None = None) -> Captions:
     ids = _ids(about.get("ids", ""))
     if ids is None or embeddings.ndim != 2 or not len(embeddings):
         holds = ", ".join(f"{key} {list(value.shape)}" for key, value in sorted(state.items()))
-        raise HoldfastError(
+        raise BadData(
             f"{path!r}: expected embeddings [captions, dim] with the ids of their images, got {holds or 'nothing'}; "
             "write them with holdfast embed-names ENCODER --captions FILE"
         )
     if len(ids) != len(embeddings):
-        raise HoldfastError(f"{path!r}: expected an id for each of {len(embeddings)} captions, got {len(ids)}")
+        raise BadData(f"{path!r}: expected an id for each of {len(embeddings)} captions, got {len(ids)}")
     if dim is not None and embeddings.shape[1] != dim:
-        raise HoldfastError(
+        raise Mismatch(
             f"{path!r}: the captions have {embeddings.shape[1]} dimensions, the representations {dim}; take the text "
             "tower that belongs to this encoder, and the encoder's representation in the joint space"
         )
     strange = ~(embeddings.isfinite().all(1) & embeddings.any(1))
     if strange.any():
         which = int(strange.nonzero()[0]) + 1
-        raise HoldfastError(f"{path!r}: caption {which} has no direction: its embedding is zero, NaN or infinite")
+        raise BadData(f"{path!r}: caption {which} has no direction: its embedding is zero, NaN or infinite")
     # Unit vectors once, so that cosines are plain products afterwards
     return Captions(path, unit(embeddings.double()), ids)
 

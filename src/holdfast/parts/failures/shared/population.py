@@ -3,7 +3,8 @@
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Shard
+from holdfast.core import Shard
+from holdfast.runtime.errors import NotEnough
 
 
 def bank_of(shard: Shard, name: str) -> tuple[Float[Tensor, "population dim"], Int[Tensor, "batch"]]:
@@ -16,5 +17,5 @@ def bank_of(shard: Shard, name: str) -> tuple[Float[Tensor, "population dim"], I
     # float64, or near representations would be told apart by rounding
     bank = shard.clean.to(shard.x.device).double()
     if len(bank) < 2:
-        raise HoldfastError(f"the failure {name} compares images with each other: expected at least 2, got 1")
+        raise NotEnough(f"the failure {name} compares images with each other: expected at least 2, got 1")
     return bank, shard.positions.to(shard.x.device)

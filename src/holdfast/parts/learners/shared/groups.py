@@ -4,7 +4,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Reps
+from holdfast.core import Reps
+from holdfast.runtime.errors import Missing, NotEnough
 
 
 def classes(labels: Int[Tensor, "batch"] | None) -> Int[Tensor, "groups"]:
@@ -14,10 +15,10 @@ def classes(labels: Int[Tensor, "batch"] | None) -> Int[Tensor, "groups"]:
         HoldfastError: no labels, or one class only.
     """
     if labels is None:
-        raise HoldfastError("groups='labels' needs labels; use a data source that has them, or groups='clusters'")
+        raise Missing("groups='labels' needs labels; use a data source that has them, or groups='clusters'")
     distinct = labels.unique()
     if len(distinct) < 2:
-        raise HoldfastError(
+        raise NotEnough(
             f"expected training images of at least 2 classes, got {len(labels)} of one: nothing to condition on; use "
             "structure 'independent' or 'input', or images of more classes"
         )
@@ -34,7 +35,7 @@ def centres(reps: Reps, count: int, seed: int) -> Float[Tensor, "groups dim"]:
 
     different = len(reps.unique(dim=0))
     if different < count:
-        raise HoldfastError(
+        raise NotEnough(
             f"expected at least as many different representations as clusters ({count}), got {different}; use fewer "
             "clusters, more images, or structure 'independent' or 'input'"
         )

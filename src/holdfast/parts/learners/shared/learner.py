@@ -7,9 +7,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import Ball, Encoder, Event, HoldfastError, Images, Passes, Reps, Rng
+from holdfast.core import Ball, Encoder, Event, Images, Passes, Reps, Rng
 from holdfast.parts.threats.shared.learned import LearnedNoise
 from holdfast.runtime.checked import Checked
+from holdfast.runtime.errors import NotEnough, NotFinite
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +116,7 @@ def find_unharmed(clean: Reps, event: Event, most: int | None) -> Int[Tensor, "r
     """
     bad = int((~clean.isfinite().all(1)).sum())
     if bad:
-        raise HoldfastError(
+        raise NotFinite(
             f"expected finite representations to learn a noise from, {bad} of {len(clean)} hold NaN or infinity; "
             "check the encoder's weights and normalisation"
         )
@@ -126,7 +127,7 @@ def find_unharmed(clean: Reps, event: Event, most: int | None) -> Int[Tensor, "r
     rows = (~fails).nonzero()[:, 0][:most]
     if len(rows) < 2:
         hint = ", or look at the encoder: it fails without any noise" if fails.any() else ""
-        raise HoldfastError(
+        raise NotEnough(
             f"expected at least 2 training images that do not fail without noise, got {len(rows)} of {len(clean)}; "
             f"use more images{hint}"
         )

@@ -8,9 +8,10 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import Encoder, Event, HoldfastError, Images
+from holdfast.core import Encoder, Event, Images
 from holdfast.parts.threats.shared.generator import Gaussians, Outputs
 from holdfast.parts.threats.shared.learned import LearnedNoise
+from holdfast.runtime.errors import NotFinite
 from holdfast.runtime.waiting import expect, move_to
 
 PIXELS = {"cpu": 2**19, "accelerator": 2**23}
@@ -111,9 +112,9 @@ def descend(
     return held
 
 
-def not_finite(*_: int) -> HoldfastError:
+def not_finite(*_: int) -> NotFinite:
     """Return the error of representations from which nothing can be learned."""
-    return HoldfastError(
+    return NotFinite(
         "expected finite representations of disturbed images to learn from, got NaN or infinity; check the encoder's "
         "weights and normalisation"
     )

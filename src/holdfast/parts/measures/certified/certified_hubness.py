@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import torch
 from typing_extensions import override
 
-from holdfast.core import AnyDivergence, Attack, HoldfastError, Observation, Search, Subject, Table
+from holdfast.core import AnyDivergence, Attack, Observation, Search, Subject, Table
 from holdfast.core.divergence import require
 from holdfast.numerics.geometry.divergence import EuclideanDivergence
 from holdfast.numerics.geometry.index import Index
@@ -20,6 +20,7 @@ from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.entry_radii import EntryRadii
 from holdfast.parts.rescalings.plain import Plain
 from holdfast.runtime.checked import Count
+from holdfast.runtime.errors import Failed
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class CertifiedHubness(Bracket):
         safe = radius >= self.ball.radius
         if (refuted := taken & safe).any():
             image, query = refuted.nonzero()[0].tolist()
-            raise HoldfastError(
+            raise Failed(
                 f"image {subject.ids[image]!r} is proved to stay out of the search for {subject.ids[query]!r} within "
                 f"{self.ball.radius_text}, and an attack took it; this is a fault of Holdfast, or of an encoder that "
                 "gives other numbers in batches of another size: please report it"

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from holdfast.core import Attack, Ball, HoldfastError, Observation, Search, Subject, Table
+from holdfast.core import Attack, Ball, Observation, Search, Subject, Table
 
 # REST ['l2']
 from holdfast.numerics.geometry.invariance import EVERY
@@ -20,6 +20,7 @@ from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.drifts import Drifts
 from holdfast.parts.observations.shared.worst import trajectories
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.errors import BadValue
 from holdfast.runtime.rounding import REPRESENTATIONS
 
 
@@ -59,7 +60,7 @@ class CertifiedOverlapRisk(Bracket):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.first is not None and self.first % 2:
-            raise HoldfastError(f"certified_overlap_risk: first: expected an even number of images, got {self.first}")
+            raise BadValue(f"certified_overlap_risk: first: expected an even number of images, got {self.first}")
 
     @property
     def certificate_side(self) -> Drifts:

@@ -6,7 +6,7 @@ from typing import Literal
 
 import torch
 
-from holdfast.core import Ball, Chart, HoldfastError, LinearProbe, Observation, Score, Subject, Table
+from holdfast.core import Ball, Chart, LinearProbe, Observation, Score, Subject, Table
 from holdfast.numerics.statistics.statistic import Mean, Share, Statistic
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
@@ -19,6 +19,7 @@ from holdfast.parts.observations.minimal_radii import MinimalRadii
 from holdfast.parts.observations.radii import Radii
 from holdfast.parts.probes.linear import Linear
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.errors import BadValue
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class LinearRadius(Bracket):
 
     def __post_init__(self) -> None:
         if self.convention not in ("sound", "paper"):
-            raise HoldfastError(f"linear_radius convention: expected 'sound' or 'paper', got {self.convention!r}")
+            raise BadValue(f"linear_radius convention: expected 'sound' or 'paper', got {self.convention!r}")
         super().__post_init__()
 
     @property

@@ -9,13 +9,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Chart, HoldfastError, Measure, Observation, Score, Subject, Table
+from holdfast.core import Chart, Measure, Observation, Score, Subject, Table
 from holdfast.core.chart import Curves, Line, numbers
 from holdfast.numerics.geometry.invariance import DIRECTIONS
 from holdfast.numerics.statistics.statistic import Mean, Share, Statistic
 from holdfast.parts.measures.certified.margin_distribution import margin_distances
 from holdfast.parts.measures.shared.weibull import FITS, Fit
 from holdfast.parts.observations.clean import Clean
+from holdfast.runtime.errors import BadValue, NotEnough
 
 READ = (
     "How often the k-th nearest of images that were not fitted lies where the fitted distribution says. It holds for "
@@ -58,12 +59,12 @@ class MarginCalibration(Measure):
 
     def __post_init__(self) -> None:
         if not self.orders or min(self.orders) < 1 or max(self.orders) > self.tail or self.tail < 3:
-            raise HoldfastError(
+            raise BadValue(
                 f"margin_calibration: expected a tail of at least 3 and orders from 1 to it, got {self.tail} and "
                 f"{self.orders}"
             )
         if self.likelihood not in FITS:
-            raise HoldfastError(f"margin_calibration: expected joint or independent, got {self.likelihood!r}")
+            raise BadValue(f"margin_calibration: expected joint or independent, got {self.likelihood!r}")
 
     @property
     def column(self) -> str:
@@ -78,7 +79,7 @@ class MarginCalibration(Measure):
         """Return Ψ_CL of every attacked image at distances that were not fitted."""
         clean = Clean.of(subject)
         if len(clean) < 2 * self.tail + 2:
-            raise HoldfastError(
+            raise NotEnough(
                 f"margin_calibration: expected at least {2 * self.tail + 2} images, got {len(clean)}; use more or a "
                 "smaller tail"
             )

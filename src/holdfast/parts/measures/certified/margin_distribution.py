@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Score, Subject, Table
+from holdfast.core import Score, Subject, Table
 from holdfast.core.chart import Chart, Curves, Line, numbers
 from holdfast.numerics.geometry.directions import cosine
 from holdfast.numerics.geometry.invariance import DIRECTIONS
@@ -21,6 +21,7 @@ from holdfast.parts.measures.shared.attack_measure import AttackMeasure
 from holdfast.parts.measures.shared.weibull import FITS, p_values
 from holdfast.parts.smoothing.shared.certificate import radius
 from holdfast.runtime.checked import Positive
+from holdfast.runtime.errors import BadValue, NotEnough
 
 USUAL, FEWEST = 20, 3
 REJECTED = 0.05
@@ -95,9 +96,9 @@ class MarginDistribution(AttackMeasure):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.likelihood not in FITS:
-            raise HoldfastError(f"margin_distribution: expected likelihood joint or independent, got {self.likelihood}")
+            raise BadValue(f"margin_distribution: expected likelihood joint or independent, got {self.likelihood}")
         if self.tail is not None and self.tail < FEWEST:
-            raise HoldfastError(f"margin_distribution: expected tail of at least {FEWEST} images, got {self.tail}")
+            raise BadValue(f"margin_distribution: expected tail of at least {FEWEST} images, got {self.tail}")
 
     def observe(self, subject: Subject) -> Table:
         """Return the fit of every attacked image and Ψ after the attack."""
@@ -149,7 +150,7 @@ class MarginDistribution(AttackMeasure):
         # A quarter of few images: beyond it they are no longer the tail
         tail = max(FEWEST, min(USUAL, others // 4)) if self.tail is None else self.tail
         if tail > others:
-            raise HoldfastError(
+            raise NotEnough(
                 f"margin_distribution: expected at least {tail} other images to fit, got {others}; use more images"
                 + (" or a smaller tail" if tail > FEWEST else "")
             )

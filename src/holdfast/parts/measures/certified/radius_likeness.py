@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from holdfast.core import Ball, Chart, HoldfastError, Measure, Observation, Score, Search, Subject, Table
+from holdfast.core import Ball, Chart, Measure, Observation, Score, Search, Subject, Table
 from holdfast.core.chart import Curves, Line, numbers
 from holdfast.numerics.geometry.directions import cosine
 from holdfast.numerics.geometry.invariance import DIRECTIONS
@@ -22,6 +22,7 @@ from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.common_negative_radii import CommonNegativeRadii
 from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.checked import Count
+from holdfast.runtime.errors import BadValue
 
 READ = (
     "Each point is an image and one of the negatives that all have in common: across, Ψ_neg, the probability that the "
@@ -78,7 +79,7 @@ class RadiusLikeness(Measure):
     def __post_init__(self) -> None:
         self.radii.key()  # builds it, which refuses what it cannot do
         if self.tail < 3:
-            raise HoldfastError(f"radius_likeness: expected tail of at least 3 images, got {self.tail}")
+            raise BadValue(f"radius_likeness: expected tail of at least 3 images, got {self.tail}")
 
     @property
     def column(self) -> str:

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Observation, Probe, Rng, Subject, Table, Threat
+from holdfast.core import Observation, Probe, Rng, Subject, Table, Threat
 from holdfast.numerics.statistics.statistic import Statistic
 from holdfast.numerics.statistics.two_way import TwoWayMean
 from holdfast.parts.measures.shared.probe import labels_of
@@ -15,6 +15,7 @@ from holdfast.parts.probes.few_shot import FewShot
 from holdfast.parts.probes.linear import Linear
 from holdfast.parts.probes.shared.shots import draw_shots
 from holdfast.parts.probes.shared.stream import select
+from holdfast.runtime.errors import BadValue, Missing
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,11 @@ class FewShotAccuracy(TestedMeasure):
 
     def __post_init__(self) -> None:
         if self.consistent and self.threat is None:
-            raise HoldfastError("few_shot_accuracy: consistent: expected a threat that befalls training images as well")
+            raise Missing("few_shot_accuracy: consistent: expected a threat that befalls training images as well")
         if not self.shots or len(set(self.shots)) < len(self.shots):
-            raise HoldfastError(f"few_shot_accuracy: shots: expected one number or more, each once, got {self.shots}")
+            raise BadValue(f"few_shot_accuracy: shots: expected one number or more, each once, got {self.shots}")
         if self.draws < 2:
-            raise HoldfastError(
+            raise BadValue(
                 f"few_shot_accuracy: draws: expected at least 2 (one does not tell how they differ), got {self.draws}"
             )
         for shots in self.shots:

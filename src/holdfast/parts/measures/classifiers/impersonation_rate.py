@@ -7,19 +7,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from holdfast.core import (
-    Attack,
-    Ball,
-    Chart,
-    HoldfastError,
-    LinearProbe,
-    Measure,
-    Objective,
-    Observation,
-    Score,
-    Subject,
-    Table,
-)
+from holdfast.core import Attack, Ball, Chart, LinearProbe, Measure, Objective, Observation, Score, Subject, Table
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics.statistic import Composed, Statistic
 from holdfast.parts.attacks.apgd import Apgd
@@ -32,6 +20,7 @@ from holdfast.parts.observations.shared.label_sets import LabelSet, sides
 from holdfast.parts.probes.linear import Linear
 from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.checked import Count
+from holdfast.runtime.errors import BadValue
 from holdfast.runtime.rounding import PIXELS
 
 USUAL = (3, 10, 30, 50)
@@ -91,7 +80,7 @@ class ImpersonationRate(Measure):
 
     def __post_init__(self) -> None:
         if not self.steps:
-            raise HoldfastError(
+            raise BadValue(
                 f"impersonation_rate: expected read-outs from 0 to {self.attack.steps} steps of the attack, got "
                 f"{list(self.readouts)}"
             )

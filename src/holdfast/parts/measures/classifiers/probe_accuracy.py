@@ -6,10 +6,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Observation, Subject, Table, Threat
+from holdfast.core import Observation, Subject, Table, Threat
 from holdfast.numerics.statistics.statistic import Share, Statistic
 from holdfast.parts.measures.shared.probe import labels_of
 from holdfast.parts.measures.shared.tested import TestedMeasure
+from holdfast.runtime.errors import Missing
 
 FEW, MANY = 20, 100
 """Classes of fewer than 20 training images are low-shot, of more than 100 many-shot."""
@@ -49,7 +50,7 @@ class ProbeAccuracy(TestedMeasure):
 
     def __post_init__(self) -> None:
         if self.consistent and self.threat is None:
-            raise HoldfastError("probe_accuracy: consistent: expected a threat that befalls training images as well")
+            raise Missing("probe_accuracy: consistent: expected a threat that befalls training images as well")
 
     @property
     def column(self) -> str:

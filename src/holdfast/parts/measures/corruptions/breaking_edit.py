@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Failure, HoldfastError, InWords, Measure, Observation, Score, Subject, Table
+from holdfast.core import Failure, InWords, Measure, Observation, Score, Subject, Table
 from holdfast.core.chart import Chart
 from holdfast.numerics.statistics.broken_median import BrokenMedian
 from holdfast.numerics.statistics.statistic import Mean, Share, Statistic
@@ -23,6 +23,7 @@ from holdfast.parts.observations.edited_twice import EditedTwice
 from holdfast.parts.observations.harmful_pair import HarmfulPair
 from holdfast.parts.threats.edit import Edit
 from holdfast.runtime.checked import Count
+from holdfast.runtime.errors import BadValue
 
 EVERY, REACH = "every edit", "reach of all edits"
 """Names of the scores of all edits: the share of images that hold over all ranges; the headline."""
@@ -94,11 +95,11 @@ class BreakingEdit(Measure):
 
     def __post_init__(self) -> None:
         if not self.edits:
-            raise HoldfastError("breaking_edit: edits: expected one edit or more, got none")
+            raise BadValue("breaking_edit: edits: expected one edit or more, got none")
         titles = [edit.title for edit in self.edits]
         for title in titles:
             if titles.count(title) > 1 or title in (EVERY, REACH, PAIR, APART):
-                raise HoldfastError(f"breaking_edit: edits: expected a title for each, got {title!r} again; set label")
+                raise BadValue(f"breaking_edit: edits: expected a title for each, got {title!r} again; set label")
         for needed in self.observations():
             needed.key()  # builds them, which refuses what they cannot do
 

@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 
-from holdfast.core import HoldfastError, Table, Threat
+from holdfast.core import Table, Threat
 from holdfast.numerics.geometry.invariance import NOTHING
 from holdfast.numerics.statistics.statistic import Statistic
 from holdfast.parts.measures.shared.disturbed import SIX
 from holdfast.parts.measures.shared.drop import drops
 from holdfast.parts.measures.shared.fine_tuned import FineTunedMeasure
+from holdfast.runtime.errors import BadValue
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class FineTunedDrop(FineTunedMeasure):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.threats:
-            raise HoldfastError("fine_tuned_drop: threats: expected one threat or more, got none")
+            raise BadValue("fine_tuned_drop: threats: expected one threat or more, got none")
 
     def reduce(self, table: Table) -> dict[str, Statistic]:
         """Return the relative drop of each threat, and their average."""

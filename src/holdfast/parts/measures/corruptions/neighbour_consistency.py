@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
-from holdfast.core import AnyDivergence, HoldfastError, Subject, Table
+from holdfast.core import AnyDivergence, Subject, Table
 from holdfast.numerics.statistics.statistic import Mean, Statistic
 from holdfast.parts.divergences.cosine import Cosine
 from holdfast.parts.measures.shared.disturbed import DisturbedMeasure
 from holdfast.parts.quantities.neighbours_kept import NeighboursKept
+from holdfast.runtime.errors import BadValue
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class NeighbourConsistency(DisturbedMeasure):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.k < 1:
-            raise HoldfastError(f"neighbour_consistency: k: expected at least 1 neighbour, got {self.k}")
+            raise BadValue(f"neighbour_consistency: k: expected at least 1 neighbour, got {self.k}")
 
     def observe(self, subject: Subject) -> Table:
         """Return the share of neighbours that every image keeps under every corruption.

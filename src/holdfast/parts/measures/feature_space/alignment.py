@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from holdfast.core import HoldfastError, Subject, Table, Threat
+from holdfast.core import Subject, Table, Threat
 from holdfast.numerics.geometry import feature_space
 from holdfast.numerics.geometry.invariance import DIRECTIONS
 from holdfast.numerics.statistics.statistic import Mean, Statistic
@@ -11,6 +11,7 @@ from holdfast.parts.threats.brightness import Brightness
 from holdfast.parts.threats.contrast import Contrast
 from holdfast.parts.threats.rotation import Rotation
 from holdfast.parts.threats.translation import Translation
+from holdfast.runtime.errors import BadValue
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Alignment(DisturbedMeasure):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 < self.alpha < float("inf"):
-            raise HoldfastError(f"alignment: expected alpha > 0, got {self.alpha}; 2 is usual")
+            raise BadValue(f"alignment: expected alpha > 0, got {self.alpha}; 2 is usual")
 
     def observe(self, subject: Subject) -> Table:
         """Return the distance of every image's views."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from holdfast.core import AnyDivergence, HoldfastError, Subject, Table
+from holdfast.core import AnyDivergence, Subject, Table
 from holdfast.numerics.geometry.hubs import hubness, occurrences
 from holdfast.numerics.geometry.neighbour_lists import neighbour_lists
 from holdfast.numerics.statistics import jackknife
@@ -11,6 +11,7 @@ from holdfast.parts.divergences.l2 import L2
 from holdfast.parts.measures.shared.shape import ShapeMeasure
 from holdfast.parts.observations.clean import Clean
 from holdfast.runtime.checked import Count
+from holdfast.runtime.errors import BadValue, NotEnough
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Hubness(ShapeMeasure):
 
     def __post_init__(self) -> None:
         if not 0 < self.top < 1:
-            raise HoldfastError(f"hubness: top: expected a share of the images in (0, 1), got {self.top:g}")
+            raise BadValue(f"hubness: top: expected a share of the images in (0, 1), got {self.top:g}")
 
     @property
     def column(self) -> str:
@@ -59,7 +60,7 @@ class Hubness(ShapeMeasure):
         """
         reps = Clean.of(subject)
         if len(reps) < self.k + 2:
-            raise HoldfastError(
+            raise NotEnough(
                 f"hubness: expected at least {self.k + 2} images, for lists of {self.k} neighbours, got {len(reps)}; "
                 "take more images, or a smaller k"
             )

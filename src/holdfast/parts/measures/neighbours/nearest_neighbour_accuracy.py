@@ -6,12 +6,13 @@ from typing import Literal
 import torch
 from typing_extensions import override
 
-from holdfast.core import HoldfastError, Observation, Search, Subject, Table
+from holdfast.core import Observation, Search, Subject, Table
 from holdfast.numerics.statistics.statistic import Share, Statistic
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.measures.shared.attack_measure import AttackMeasure
 from holdfast.parts.observations.breaking_radii import BreakingRadii
 from holdfast.parts.quantities.nearest import Nearest as StillNearest
+from holdfast.runtime.errors import BadValue
 
 WORST = "worst found"
 """The headline where everything that the run met in the ball counts."""
@@ -64,9 +65,7 @@ class NearestNeighbourAccuracy(AttackMeasure):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.pursue not in ("event", "drift"):
-            raise HoldfastError(
-                f"nearest_neighbour_accuracy: expected pursue to be 'event' or 'drift', got {self.pursue!r}"
-            )
+            raise BadValue(f"nearest_neighbour_accuracy: expected pursue to be 'event' or 'drift', got {self.pursue!r}")
 
     @property
     def event(self) -> BreakingRadii | None:

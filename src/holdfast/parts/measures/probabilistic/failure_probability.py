@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from holdfast.core import HoldfastError, Observation, Score, Subject, Table, Threat
+from holdfast.core import Observation, Score, Subject, Table, Threat
 from holdfast.core.registry import part_name
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics.statistic import Influence, Share, ShareOfDraws, Statistic
@@ -13,6 +13,7 @@ from holdfast.parts.measures.shared.chance import ChanceMeasure
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.rare_failures import RareFailures
 from holdfast.parts.threats.uniform import Uniform
+from holdfast.runtime.errors import BadValue
 
 MANY = 10**12
 """Draws that an estimate is taken to be worth at most."""
@@ -49,9 +50,7 @@ class FailureProbability(ChanceMeasure):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.estimator, Splitting):
-            raise HoldfastError(
-                f"failure_probability: expected the estimator splitting, got {part_name(self.estimator)}"
-            )
+            raise BadValue(f"failure_probability: expected the estimator splitting, got {part_name(self.estimator)}")
         _ = self.estimates  # refuses threats that only sample
 
     @property

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from holdfast.core import HoldfastError, Observation, Subject, Table, Threat
+from holdfast.core import Observation, Subject, Table, Threat
 from holdfast.core.registry import part_name
 from holdfast.numerics.statistics.statistic import Share, Statistic
 from holdfast.parts.estimators.sequential import Sequential
@@ -10,6 +10,7 @@ from holdfast.parts.measures.shared.chance import ChanceMeasure, outcomes
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.sampled import Sampled
 from holdfast.parts.threats.uniform import Uniform
+from holdfast.runtime.errors import BadValue
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class ProbabilisticAccuracy(ChanceMeasure):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.estimator, Sequential):
-            raise HoldfastError(
+            raise BadValue(
                 f"probabilistic_accuracy: expected the estimator sequential, got {part_name(self.estimator)}"
             )
 

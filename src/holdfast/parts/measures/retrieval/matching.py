@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Attack, Ball, HoldfastError, Observation, Score, Search, Subject, Table
+from holdfast.core import Attack, Ball, Observation, Score, Search, Subject, Table
 from holdfast.core.chart import Chart, Curves, Line
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics.statistic import Statistic
@@ -20,6 +20,7 @@ from holdfast.parts.observations.attacked import Attacked, pair_of, partners
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.shared.worst import trajectories, worst
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.errors import BadValue
 from holdfast.runtime.sizes import format_size
 
 STYLES: dict[str, Literal["solid", "dashed"]] = {"evasion": "solid", "collision": "dashed"}
@@ -69,7 +70,7 @@ class Matching(Matched):
         super().__post_init__()
         different = {format_size(radius) for radius in (*self.radii, self.ball.radius)}
         if len(different) <= len(self.radii) or any(radius <= 0 for radius in self.radii):
-            raise HoldfastError(
+            raise BadValue(
                 f"matching: radii: expected sizes above 0 in pixels, each once and none of them the ball's own "
                 f"{self.ball.radius_text}, got {', '.join(map(format_size, self.radii))}"
             )

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import AnyDivergence, Attack, Ball, HoldfastError, Relevance, Score, Search, Subject, Table
+from holdfast.core import AnyDivergence, Attack, Ball, Relevance, Score, Search, Subject, Table
 from holdfast.core.chart import Chart
 from holdfast.numerics.geometry.judged import score_retrieval
 from holdfast.numerics.statistics.statistic import Mean, Statistic
@@ -21,7 +21,7 @@ from holdfast.parts.observations.broken import Broken
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.checked import Count
-from holdfast.runtime.errors import no_relevance
+from holdfast.runtime.errors import NotEnough, no_relevance
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class TaskRetrieval(Outranking, Recalling):
         own = clean[:attacked]
         at = self._columns(own, clean, relevance)
         if at["rank"].isnan().all():
-            raise HoldfastError(
+            raise NotEnough(
                 "task_retrieval: expected attacked queries with a relevant image in their index, got none; repair the "
                 "qrels, or leave skip_own out"
             )

@@ -7,19 +7,7 @@ from typing import ClassVar, Literal
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import (
-    AnyDivergence,
-    Attack,
-    Ball,
-    HoldfastError,
-    Measure,
-    Objective,
-    Observation,
-    Score,
-    Search,
-    Subject,
-    Table,
-)
+from holdfast.core import AnyDivergence, Attack, Ball, Measure, Objective, Observation, Score, Search, Subject, Table
 from holdfast.core.chart import Chart, Readouts
 from holdfast.core.quantity import Quantity
 from holdfast.core.registry import part_name
@@ -32,6 +20,7 @@ from holdfast.parts.observations.attacked import Attacked
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.shared.worst import read_attacked_reps, trajectories, worst
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.errors import BadValue, Conflict
 
 
 def along_attack(attack: Attack, steps: tuple[int, ...]) -> tuple[Chart, ...]:
@@ -88,9 +77,9 @@ class AttackMeasure(Measure):
 
     def __post_init__(self) -> None:
         if isinstance(self.attack, Ensemble) and self.readouts:
-            raise HoldfastError("an ensemble is read out when its members have finished; leave readouts empty")
+            raise Conflict("an ensemble is read out when its members have finished; leave readouts empty")
         if min(self.readouts, default=0) < 0 or not self.steps:
-            raise HoldfastError(
+            raise BadValue(
                 f"{part_name(self)}: expected read-outs from 0 to {self.attack.steps} steps of the attack, got "
                 f"{list(self.readouts)}"
             )
@@ -98,7 +87,7 @@ class AttackMeasure(Measure):
         # Whether there is a target decides what is measured: Eq. 1 or
         # Eq. 2; how it is pursued is free
         if objective.needs_target != self.targeted or objective.of_logits or objective.batchwise:
-            raise HoldfastError(
+            raise BadValue(
                 f"{type(self).__name__}: expected the objective {wanted}, or a loss of your own that is {wanted} "
                 f"(holdfast.loss), got {type(objective).__name__}"
             )

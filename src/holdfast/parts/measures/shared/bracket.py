@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Ball, Divergence, HoldfastError, Measure, Score, Search, Subject, Table
+from holdfast.core import Ball, Divergence, Measure, Score, Search, Subject, Table
 from holdfast.core.divergence import require
 from holdfast.numerics.geometry.divergence import LinearDivergence
 from holdfast.numerics.geometry.negatives import negatives_of
@@ -19,6 +19,7 @@ from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
 from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.checked import Count
+from holdfast.runtime.errors import Failed
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ def in_order(
     if wrong.any():
         image = int(wrong.nonzero()[0])
         gap = float((proved - attacked)[image].max())
-        raise HoldfastError(
+        raise Failed(
             f"the certificate of image {ids[image]!r} (and {int(wrong.sum()) - 1} more) is refuted: "
             f"what is proved lies {gap:.3g} above what an attack found; this is a fault of Holdfast or of an encoder "
             "that gives other numbers in batches of another size: please report it"

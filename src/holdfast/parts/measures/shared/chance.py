@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import Ball, Failure, HoldfastError, Measure, Score, Subject, Table
+from holdfast.core import Ball, Failure, Measure, Score, Subject, Table
 from holdfast.core.chart import Row
 from holdfast.core.registry import part_name, spec
 from holdfast.numerics.statistics.statistic import Share, ShareOfDraws, Statistic
@@ -18,6 +18,7 @@ from holdfast.parts.estimators.precise import Precise
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.observations.sampled import Sampled
 from holdfast.runtime.checked import Count
+from holdfast.runtime.errors import BadValue
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class ChanceMeasure(Measure):
 
     def __post_init__(self) -> None:
         if self.among not in ("right", "all"):
-            raise HoldfastError(f"{part_name(self)}: expected among = right or all, got {self.among!r}")
+            raise BadValue(f"{part_name(self)}: expected among = right or all, got {self.among!r}")
 
     @property
     def needs_labels(self) -> bool:
@@ -129,7 +130,7 @@ class DrawnMeasure(ChanceMeasure):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.estimator, (Counting, Precise)):
-            raise HoldfastError(
+            raise BadValue(
                 f"{part_name(self)}: expected the estimator counting or precise, got {part_name(self.estimator)}"
             )
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Measure, Observation, Subject, Table, Threat
+from holdfast.core import Measure, Observation, Subject, Table, Threat
 from holdfast.core.registry import part_name
 from holdfast.numerics.statistics.statistic import Statistic
 from holdfast.parts.observations.clean import Clean
@@ -16,6 +16,7 @@ from holdfast.parts.threats.gamma import Gamma
 from holdfast.parts.threats.global_shuffle import GlobalShuffle
 from holdfast.parts.threats.local_shuffle import LocalShuffle
 from holdfast.runtime.checked import Count
+from holdfast.runtime.errors import BadValue
 
 SIX: tuple[Threat, ...] = (
     Gamma(0.2),
@@ -38,10 +39,10 @@ def index_by_title(measure: Measure, threats: tuple[Threat, ...]) -> dict[str, T
         HoldfastError: none, something else, or one of them twice.
     """
     if not threats or not all(isinstance(threat, Threat) for threat in threats):
-        raise HoldfastError(f"{part_name(measure)}: threats: expected one threat or more, got {threats!r}")
+        raise BadValue(f"{part_name(measure)}: threats: expected one threat or more, got {threats!r}")
     titles = [threat.title for threat in threats]
     if len(set(titles)) < len(titles) or AVERAGE in titles:
-        raise HoldfastError(f"{part_name(measure)}: threats: expected each once, got {', '.join(titles)}")
+        raise BadValue(f"{part_name(measure)}: threats: expected each once, got {', '.join(titles)}")
     return dict(zip(titles, threats, strict=True))
 
 

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from holdfast.core import Head, HoldfastError, Measure, Observation, Subject, Table, Threat
+from holdfast.core import Head, Measure, Observation, Subject, Table, Threat
 from holdfast.core.registry import part_name
 from holdfast.numerics.statistics.statistic import Share, Statistic
 from holdfast.parts.measures.shared.disturbed import AVERAGE, index_by_title
@@ -15,6 +15,7 @@ from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.fine_tuned import FineTuned
 from holdfast.parts.observations.tuned import Tuned
 from holdfast.runtime.checked import Count
+from holdfast.runtime.errors import Conflict
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class FineTunedMeasure(Measure):
         if self.threats:
             index_by_title(self, self.threats)
         if self.consistent and (not self.threats or self.fine_tuned.threat is not None):
-            raise HoldfastError(
+            raise Conflict(
                 f"{part_name(self)}: consistent: expected threats that befall training images as well, and a "
                 "fine_tuned without a threat of its own"
             )

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import AnyDivergence, HoldfastError, Observation, Score, Subject, Table
+from holdfast.core import AnyDivergence, Observation, Score, Subject, Table
 from holdfast.core.registry import part_name
 from holdfast.numerics.geometry.matching import LEAST, Matches, images_needed, matches, matches_of_copies
 from holdfast.numerics.statistics.statistic import Statistic
@@ -22,6 +22,7 @@ from holdfast.parts.measures.shared.probe import labels_of
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.represented import Represented
 from holdfast.parts.observations.thumbnails import Thumbnails
+from holdfast.runtime.errors import BadValue
 
 CONDITION = "given this threshold"
 
@@ -65,9 +66,9 @@ class Matched(OfAllPairs):
 
     def __post_init__(self) -> None:
         if not 0 < self.rate < 1:
-            raise HoldfastError(f"{part_name(self)}: rate: expected a share of pairs in (0, 1), got {self.rate:g}")
+            raise BadValue(f"{part_name(self)}: rate: expected a share of pairs in (0, 1), got {self.rate:g}")
         if self.misses is not None and not 0 < self.misses < 1:
-            raise HoldfastError(f"{part_name(self)}: misses: expected a share of copies in (0, 1), got {self.misses:g}")
+            raise BadValue(f"{part_name(self)}: misses: expected a share of copies in (0, 1), got {self.misses:g}")
 
     @property
     def level(self) -> float:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from holdfast.config import overrides, part_syntax
-from holdfast.core import Attack, Ball, HoldfastError, Objective, Subject, Table, registry
+from holdfast.core import Attack, Ball, Objective, Subject, Table, registry
 from holdfast.core.function_part import (
     FunctionPart,
     measure_values,
@@ -25,6 +25,7 @@ from holdfast.parts.objectives.targeted import Targeted
 from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.attacked import pair_of, partners
 from holdfast.runtime.checked import check_arguments
+from holdfast.runtime.errors import BadValue
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class MeasureOfFunction(Mapping[str, Any]):
         # A notebook may define the name again: a plan made with the first
         # function must not run the second
         if registry.find("measures", self._name) is not self._part:
-            raise HoldfastError(
+            raise BadValue(
                 f"{self._name}: expected one function of this name, got another since; name them apart: "
                 "holdfast.measure(..., name='my_name')"
             )

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from holdfast.core import Divergence, Grid, HoldfastError, Measure, Objective, Rng, Subject, Table
+from holdfast.core import Divergence, Grid, Measure, Objective, Rng, Subject, Table
 from holdfast.core.registry import part_name
 from holdfast.numerics.geometry import pairwise, patches
 from holdfast.parts.measures.shared.attack_measure import AttackMeasure
@@ -15,6 +15,7 @@ from holdfast.parts.objectives.shared.tokens import OfTokens, no_patches
 from holdfast.parts.objectives.token_drift import TokenDrift
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.shared.worst import worst
+from holdfast.runtime.errors import Unsupported
 
 TIE = 1e-9
 """Share by which two distances must differ to count as different."""
@@ -84,7 +85,7 @@ def grid_of(measure: Measure, subject: Subject) -> Grid:
         HoldfastError: an encoder without patches.
     """
     if subject.encoder.grid is None:
-        raise HoldfastError(f"{part_name(measure)}: {no_patches(subject.encoder)}")
+        raise Unsupported(f"{part_name(measure)}: {no_patches(subject.encoder)}")
     return subject.encoder.grid
 
 

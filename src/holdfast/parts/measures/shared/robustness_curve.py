@@ -7,11 +7,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Ball, HoldfastError, Table
+from holdfast.core import Ball, Table
 from holdfast.core.chart import Curves, Line, numbers
 from holdfast.numerics.statistics.survival import survival
 from holdfast.numerics.statistics.survival_differences import SurvivalDifference, survival_difference
 from holdfast.parts.observations.everyday_changes import NAMES
+from holdfast.runtime.errors import Mismatch
 from holdfast.runtime.sizes import size_in_words
 
 POINTS = 120
@@ -95,7 +96,7 @@ def curve_difference(tables: tuple[Table, Table], names: tuple[str, str], ball: 
     first, second = (table["broken"] for table in tables)
     populations = [int(table["population"][0]) for table in tables]
     if len(first) != len(second) or populations[0] != populations[1]:
-        raise HoldfastError(
+        raise Mismatch(
             f"expected breaking radii of the same images of one population to compare, got {len(first)} of "
             f"{populations[0]} and {len(second)} of {populations[1]}; audit both encoders on the same images"
         )

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import AnyDivergence, HoldfastError, Measure, Subject, Table
+from holdfast.core import AnyDivergence, Measure, Subject, Table
 from holdfast.core.chart import Curves, Line, numbers
 from holdfast.core.registry import part_name
 from holdfast.numerics.geometry import pairwise
@@ -20,7 +20,7 @@ from holdfast.parts.divergences.l2 import L2
 from holdfast.parts.measures.shared.probe import labels_of
 from holdfast.parts.quantities.rank import contribute
 from holdfast.runtime.checked import Count
-from holdfast.runtime.errors import unknown
+from holdfast.runtime.errors import BadValue, NotEnough, unknown
 
 FARTHEST = 100
 """Results that are drawn at most."""
@@ -50,9 +50,7 @@ class Recalling(Measure):
 
     def __post_init__(self) -> None:
         if not self.k or len(set(self.k)) < len(self.k):
-            raise HoldfastError(
-                f"{part_name(self)}: k: expected one number of results or more, each once, got {self.k}"
-            )
+            raise BadValue(f"{part_name(self)}: k: expected one number of results or more, each once, got {self.k}")
 
     def fits(self, index: int) -> None:
         """Raise where all other images of an index would be looked at.
@@ -65,7 +63,7 @@ class Recalling(Measure):
         """
         # With the query's own image out, the last place would be found by anything
         if max(self.k) > index - 2:
-            raise HoldfastError(
+            raise NotEnough(
                 f"{part_name(self)}: expected k below the number of other images, {index - 1}, got {max(self.k)}; "
                 "lower k or use more images"
             )

@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass, replace
 
-from holdfast.core import HoldfastError, Measure, Observation, Score, Subject, Table
+from holdfast.core import Measure, Observation, Score, Subject, Table
 from holdfast.numerics.statistics.statistic import Statistic
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.smoothed import Smoothed, results
 from holdfast.parts.smoothing.pair_probability import PairProbability
 from holdfast.parts.smoothing.shared.certificate import Certificate
 from holdfast.runtime.checked import Count
+from holdfast.runtime.errors import BadValue
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class SmoothedMeasure(Measure):
         # The kind of certificate is that of the subclass's default
         kind = type(type(self).__dataclass_fields__["certificate"].default)
         if not isinstance(self.certificate, kind):
-            raise HoldfastError(
+            raise BadValue(
                 f"{type(self).__name__}: expected the certificate {kind.__name__}, got "
                 f"{type(self.certificate).__name__}"
             )

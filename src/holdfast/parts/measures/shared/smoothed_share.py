@@ -6,13 +6,14 @@ from typing import ClassVar
 
 import torch
 
-from holdfast.core import Chart, HoldfastError, Score, Table
+from holdfast.core import Chart, Score, Table
 from holdfast.core.registry import part_name
 from holdfast.numerics.statistics.statistic import Mean, Share, Statistic
 from holdfast.parts.measures.shared.reach import chart_certificates
 from holdfast.parts.measures.shared.smoothed_measure import SmoothedMeasure
 from holdfast.parts.smoothing.classifier import Classifier
 from holdfast.parts.smoothing.shared.certificate import Certificate
+from holdfast.runtime.errors import BadValue
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class SmoothedShare(SmoothedMeasure):
     def __post_init__(self) -> None:
         super().__post_init__()
         if any(not 0 < radius < float("inf") for radius in self.radii):
-            raise HoldfastError(f"{part_name(self)} radii: expected positive distances in pixels, got {self.radii}")
+            raise BadValue(f"{part_name(self)} radii: expected positive distances in pixels, got {self.radii}")
 
     @property
     def column(self) -> str:

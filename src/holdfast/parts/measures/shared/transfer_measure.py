@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Attack, Ball, HoldfastError, Measure, Objective, Observation, Score, Search, Subject, Table
+from holdfast.core import Attack, Ball, Measure, Objective, Observation, Score, Search, Subject, Table
 from holdfast.core.chart import Chart, Shades
 from holdfast.core.registry import part_name
 from holdfast.core.source_spec import label
@@ -23,6 +23,7 @@ from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.shared.worst import trajectories, worst
 from holdfast.parts.observations.transferred import Transferred
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.errors import BadValue
 from holdfast.runtime.privacy import public
 
 ANY, QUERIES, WHITEBOX = "any surrogate", "queries", "whitebox"
@@ -70,11 +71,11 @@ class TransferMeasure(Measure):
     def __post_init__(self) -> None:
         AttackedImages(objective=self.objective)  # refuses what cannot be transferred
         if not all(spec.strip() for spec in self.surrogates):
-            raise HoldfastError(
+            raise BadValue(
                 f"{part_name(self)}: expected encoders as surrogates, got an empty name; see holdfast list encoders"
             )
         if len(set(self.names)) < len(self.names):
-            raise HoldfastError(
+            raise BadValue(
                 f"{part_name(self)}: expected surrogates with different names, got {', '.join(self.names)}; leave out "
                 "what is named twice, or give one of them another name with ?label="
             )

@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 import torch
 
-from holdfast.core import HoldfastError, Subject, Table
+from holdfast.core import Subject, Table
 from holdfast.core.registry import part_name
 from holdfast.numerics.geometry.invariance import EVERY
 from holdfast.parts.measures.shared.smoothed_share import SmoothedShare
 from holdfast.parts.smoothing.classifier import Classifier
+from holdfast.runtime.errors import BadValue
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class SmoothedAccuracy(SmoothedShare):
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.certificate, Classifier) and self.certificate.probe is not None:
-            raise HoldfastError(f"{part_name(self)}: expected instances, got a probe; see smoothed_probe_accuracy")
+            raise BadValue(f"{part_name(self)}: expected instances, got a probe; see smoothed_probe_accuracy")
 
     def observe(self, subject: Subject) -> Table:
         """Return what is certified of every image."""

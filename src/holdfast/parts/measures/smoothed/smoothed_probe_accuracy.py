@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from holdfast.core import HoldfastError, Observation, Subject, Table
+from holdfast.core import Observation, Subject, Table
 from holdfast.core.registry import part_name
 from holdfast.numerics.geometry.invariance import AXES
 from holdfast.parts.measures.shared.probe import labels_of
@@ -12,6 +12,7 @@ from holdfast.parts.observations.training import Training
 from holdfast.parts.probes.linear import Linear
 from holdfast.parts.smoothing.classifier import Classifier
 from holdfast.parts.smoothing.shared.certificate import Certificate
+from holdfast.runtime.errors import BadValue
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class SmoothedProbeAccuracy(SmoothedShare):
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.certificate, Classifier) and self.certificate.probe is None:
-            raise HoldfastError(f"{part_name(self)}: expected a certificate with a probe; see smoothed_accuracy")
+            raise BadValue(f"{part_name(self)}: expected a certificate with a probe; see smoothed_accuracy")
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations, training images under the noise, and draws."""

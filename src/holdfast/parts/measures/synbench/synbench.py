@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import torch
 from typing_extensions import override
 
-from holdfast.core import HoldfastError, Measure, Observation, Score, Subject, Table
+from holdfast.core import Measure, Observation, Score, Subject, Table
 from holdfast.core.chart import Cells, Chart, Curves, Line, Readouts, numbers
 from holdfast.numerics.gaussian_classes import synbench
 from holdfast.numerics.geometry.invariance import EVERY
 from holdfast.numerics.statistics.statistic import Fixed, Statistic
 from holdfast.parts.observations.mixtures import Mixtures
-from holdfast.runtime.errors import unknown
+from holdfast.runtime.errors import BadValue, unknown
 
 HEADING = "SynBench"
 HOW_TO_READ = (
@@ -75,16 +75,16 @@ class Synbench(Measure):
 
     def __post_init__(self) -> None:
         if not isinstance(self.mixtures, Mixtures):
-            raise HoldfastError(f"synbench: mixtures: expected the observation mixtures, got {self.mixtures!r}")
+            raise BadValue(f"synbench: mixtures: expected the observation mixtures, got {self.mixtures!r}")
         if self.over not in synbench.OVER:
             raise unknown("over of synbench", self.over, synbench.OVER)
         if not all(0.5 <= start < 1 for start in (*self.starts, self.start)):
-            raise HoldfastError(
+            raise BadValue(
                 f"synbench: starts, start: expected threshold accuracies in [0.5, 1), got {self.starts}, {self.start}"
             )
         for name, values in (("starts", self.starts), ("epsilons of mixtures", self.mixtures.epsilons)):
             if len({f"{value:g}" for value in values}) < len(values):
-                raise HoldfastError(f"synbench: {name}: expected numbers that differ in six digits, got {values}")
+                raise BadValue(f"synbench: {name}: expected numbers that differ in six digits, got {values}")
 
     @property
     def column(self) -> str:

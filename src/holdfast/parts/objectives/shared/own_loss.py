@@ -7,11 +7,12 @@ from typing import Any, ClassVar, overload
 import torch
 from torch import Tensor
 
-from holdfast.core import Goal, HoldfastError, Objective, PerImage, Reps
+from holdfast.core import Goal, Objective, PerImage, Reps
 from holdfast.core.encoder import Images
 from holdfast.core.function_part import FunctionPart, name_function, part_of, takes_target, value_per_image
 from holdfast.core.registry import part_name
 from holdfast.runtime.checked import check_arguments
+from holdfast.runtime.errors import Failed
 from holdfast.runtime.foreign import forbid_mutation
 
 Function = Callable[..., Any]
@@ -47,7 +48,7 @@ class OwnLoss(FunctionPart, Objective):
         """Refuse values without a gradient, and a gradient that is not finite."""
         name = part_name(self)
         if not values.requires_grad:
-            raise HoldfastError(
+            raise Failed(
                 f"{name}: expected a value with a gradient, got one without; compute it of the representations with "
                 "torch, without .detach(), .item(), .numpy(), rounding or comparing; or take an attack that needs no "
                 "gradient, attack=square"
@@ -57,7 +58,7 @@ class OwnLoss(FunctionPart, Objective):
         def look(gradient: Tensor) -> None:
             lost = int((~gradient.isfinite().all(1)).sum())
             if lost:
-                raise HoldfastError(
+                raise Failed(
                     f"{name}: expected a finite gradient, got NaN or infinity for {lost} of {len(gradient)} images; a "
                     "root has none at 0: add a small number under it"
                 )
@@ -78,7 +79,7 @@ class OwnLoss(FunctionPart, Objective):
                 alone = self(trial[:1], clean[:1], None if target is None else target[:1])
             # Products round a little differently in batches of other sizes
             if not torch.allclose(whole[:1], alone, rtol=1e-3, atol=1e-4 * float(whole.abs().max())):
-                raise HoldfastError(
+                raise Failed(
                     f"{name}: expected a value of each image by itself, got {float(alone):.4g} for an image alone and "
                     f"{float(whole[0]):.4g} among others, so numbers would depend on the batch size; reduce over "
                     "dimensions alone, not over images"

@@ -9,12 +9,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import AnyDivergence, Encoder, Goal, HoldfastError, Images, Objective, PerImage, Reps
+from holdfast.core import AnyDivergence, Encoder, Goal, Images, Objective, PerImage, Reps
 from holdfast.core.divergence import require
 from holdfast.core.registry import part_name
 from holdfast.numerics.geometry.divergence import EuclideanDivergence
 from holdfast.parts.divergences.l2 import L2
 from holdfast.runtime.checked import Count
+from holdfast.runtime.errors import Mismatch, Unsupported
 
 CAP = 0.05
 """Margin above which a patch counts as lost for good, so that a search turns to the others."""
@@ -45,7 +46,7 @@ class OfTokens(Objective):
             HoldfastError: an encoder without patches.
         """
         if encoder.grid is None:
-            raise HoldfastError(f"{part_name(self)}: {no_patches(encoder)}")
+            raise Unsupported(f"{part_name(self)}: {no_patches(encoder)}")
         return replace(self, dim=encoder.grid.dim)
 
     def tokens(self, reps: Reps) -> Tokens:
@@ -56,7 +57,7 @@ class OfTokens(Objective):
         """
         if self.dim is None or reps.shape[1] % self.dim:
             got = f"dim={self.dim} for representations of {reps.shape[1]} numbers"
-            raise HoldfastError(f"{part_name(self)}: expected dim, numbers in a token, to divide them, got {got}")
+            raise Mismatch(f"{part_name(self)}: expected dim, numbers in a token, to divide them, got {got}")
         return reps.unflatten(1, (-1, self.dim))
 
 

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from holdfast.core import Ball, HoldfastError, Margin, Passes, Shard
+from holdfast.core import Ball, Margin, Passes, Shard
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.attacks.shared.minimal import minimal_radius, passes
 from holdfast.parts.certifiers.crown import Crown
@@ -18,6 +18,7 @@ from holdfast.parts.observations.radii import PROBES
 from holdfast.parts.observations.shared.first import OfAnyRadius, OfFirst
 from holdfast.parts.observations.shared.margins import confusion, row
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.errors import BadValue, Missing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +43,7 @@ class BothRadii(OfAnyRadius, OfFirst):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.steps < 1 or not 0 < self.tolerance < 1:
-            raise HoldfastError(
+            raise BadValue(
                 f"{type(self).__name__}: expected steps >= 1 and a tolerance between 0 and 1, got {self.steps} and "
                 f"{self.tolerance:g}"
             )
@@ -69,7 +70,7 @@ class BothRadii(OfAnyRadius, OfFirst):
     def run(self, shard: Shard) -> dict[str, Tensor]:
         """Bound and search for one shard."""
         if shard.others is None:
-            raise HoldfastError(f"{type(self).__name__}: searches begin at other images, and these cannot be had")
+            raise Missing(f"{type(self).__name__}: searches begin at other images, and these cannot be had")
         margin, starts = self.compare(shard)
         # From below: what is proved, all margins of an image at once
         proved = certify_radii(self.certifier, shard.encoder, margin, shard.x, self.ball, self.tolerance)

@@ -4,8 +4,9 @@ from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from holdfast.core import Ball, HoldfastError, Observation
+from holdfast.core import Ball, Observation
 from holdfast.runtime.checked import Count
+from holdfast.runtime.errors import BadValue
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +21,7 @@ class OfFirst(Observation):
 
     def __post_init__(self) -> None:
         if self.first is not None and self.first < 1:
-            raise HoldfastError(f"{type(self).__name__}: first: expected at least 1 image, got {self.first}")
+            raise BadValue(f"{type(self).__name__}: first: expected at least 1 image, got {self.first}")
 
     @property
     @abstractmethod

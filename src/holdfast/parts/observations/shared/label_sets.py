@@ -7,7 +7,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from holdfast.core import Head, HoldfastError, Reps
+from holdfast.core import Head, Reps
+from holdfast.runtime.errors import BadValue, Mismatch
 
 LabelSet = int | str
 """A label, or several: "281-293, 300" is 281 to 293 and 300."""
@@ -29,7 +30,7 @@ def labels_of(written: LabelSet) -> frozenset[int]:
         # What is no number becomes a range that falls, and is refused with those
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if first > last:
-            raise HoldfastError(f"labels: expected numbers and rising ranges such as '281-293, 300', got {written!r}")
+            raise BadValue(f"labels: expected numbers and rising ranges such as '281-293, 300', got {written!r}")
         members.update(range(first, last + 1))
     return frozenset(members)
 
@@ -58,7 +59,7 @@ def predict_membership(head: Head, reps: Reps, names: LabelSet) -> Bool[Tensor, 
     """
     inside = member(head.classes, labels_of(names))
     if not inside.any() or inside.all():
-        raise HoldfastError(
+        raise Mismatch(
             f"labels {names}: expected some that the head knows, and others, of its {len(head.classes)} classes "
             f"{head.classes.tolist()[:10]}; say in known_as what the training images call them"
         )

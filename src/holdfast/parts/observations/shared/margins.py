@@ -9,26 +9,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import (
-    AnyDivergence,
-    Encoder,
-    Goal,
-    HoldfastError,
-    Images,
-    LinearProbe,
-    Margin,
-    PerImage,
-    Reps,
-    Rows,
-    Shard,
-)
+from holdfast.core import AnyDivergence, Encoder, Goal, Images, LinearProbe, Margin, PerImage, Reps, Rows, Shard
 from holdfast.core.divergence import require
 from holdfast.core.registry import part_name
 from holdfast.numerics.geometry.divergence import LinearDivergence
 from holdfast.numerics.geometry.negatives import draw_negatives
 from holdfast.parts.divergences.cosine import Cosine
 from holdfast.parts.observations.shared.first import OfFirst
-from holdfast.runtime.errors import no_labels
+from holdfast.runtime.errors import BadValue, Conflict, Missing, no_labels
 from holdfast.runtime.rounding import REPRESENTATIONS
 
 LINEAR = "divergence with a linear margin"
@@ -79,12 +67,12 @@ class OfMargins(OfFirst):
         require(self.divergence, LinearDivergence, LINEAR)
         if isinstance(self.negatives, MadeNegatives):
             if self.negatives.first is not None or self.probe is not None:
-                raise HoldfastError(
+                raise Conflict(
                     f"{type(self).__name__}: expected {part_name(self.negatives)} without `first` and without a probe; "
                     "set `first` of what reads them, and leave negatives a number where classes are compared"
                 )
         elif self.negatives is not None and self.negatives < 1:
-            raise HoldfastError(f"{type(self).__name__}: negatives: expected at least 1, got {self.negatives}")
+            raise BadValue(f"{type(self).__name__}: negatives: expected at least 1, got {self.negatives}")
 
     @property
     def needs_labels(self) -> bool:
@@ -122,7 +110,7 @@ class OfMargins(OfFirst):
         if not isinstance(self.negatives, MadeNegatives):
             return clean_of(shard)[self.others(shard)]
         if shard.read is None:
-            raise HoldfastError(f"{part_name(self)}: {part_name(self.negatives)} must be observed before")
+            raise Missing(f"{part_name(self)}: {part_name(self.negatives)} must be observed before")
         return shard.read(self.negatives)["reps"][shard.positions].to(shard.x.device).double()
 
     def others(self, shard: Shard) -> Int[Tensor, "batch rows"]:

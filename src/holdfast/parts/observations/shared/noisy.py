@@ -8,12 +8,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import Draws, Event, Failure, HoldfastError, Images, Noise, Reps, Shard, Threat
+from holdfast.core import Draws, Event, Failure, Images, Noise, Reps, Shard, Threat
 from holdfast.parts.estimators.shared.draws import FIRST
 from holdfast.parts.observations.shared.first import OfFirst
 from holdfast.parts.observations.smoothed import block_size
 from holdfast.parts.observations.worst_noise import WorstNoise
 from holdfast.parts.threats.uniform import Uniform
+from holdfast.runtime.errors import NotFinite
 
 UNIT = FIRST
 """Draws that are made together, of which every look takes whole ones; their numbers depend on the seed, the image's id
@@ -65,7 +66,7 @@ def represent(shard: Shard, x: Images) -> Reps:
         reps = shard.encoder(x).float()
     bad = (~reps.isfinite().all(1)).nonzero().flatten().tolist()
     if bad:
-        raise HoldfastError(
+        raise NotFinite(
             f"encoder {shard.encoder.name!r}: the representation of {len(bad)} disturbed images is NaN or infinite "
             f"(first: {shard.rng.ids[bad[0]]}); such images have no answer that could be counted"
         )
@@ -123,7 +124,7 @@ def values(shard: Shard, events: Sequence[Event], rows: Int[Tensor, "rows"], ima
     if not bool(torch.isfinite(reps).all()):
         # Draws of one image follow each other: the quotient is its row
         bad = int((~torch.isfinite(reps).all(1)).nonzero()[0]) // images.shape[1]
-        raise HoldfastError(
+        raise NotFinite(
             f"encoder {shard.encoder.name!r}: the representation of a disturbed image is NaN or infinite (image "
             f"{shard.rng.ids[int(rows[bad])]}); failures cannot be counted"
         )

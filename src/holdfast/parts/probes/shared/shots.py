@@ -4,8 +4,9 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Rng
+from holdfast.core import Rng
 from holdfast.parts.probes.shared.training import classes_of
+from holdfast.runtime.errors import NotEnough
 
 
 def draw_shots(labels: Int[Tensor, "bank"], shots: int, rng: Rng) -> Int[Tensor, "some"]:
@@ -22,7 +23,7 @@ def draw_shots(labels: Int[Tensor, "bank"], shots: int, rng: Rng) -> Int[Tensor,
     for name in classes.tolist():
         own = (labels == name).nonzero()[:, 0]
         if len(own) < shots:
-            raise HoldfastError(
+            raise NotEnough(
                 f"expected at least {shots} training images of each class, got {len(own)} of class {name}; ask for "
                 "fewer shots, or give more training images"
             )

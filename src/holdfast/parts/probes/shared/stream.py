@@ -6,8 +6,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import Bank, HoldfastError, Reps
+from holdfast.core import Bank, Reps
 from holdfast.parts.probes.shared.training import check_finite
+from holdfast.runtime.errors import Mismatch
 
 Labelled = tuple[Reps, Int[Tensor, "batch"]]
 
@@ -31,7 +32,7 @@ def blocks(bank: Bank, targets: Int[Tensor, "bank"], rows: int) -> Iterator[Labe
         left = parts[-1].clone()  # a view would keep its chunk in memory
     total = done + (0 if left is None else len(left))
     if total != len(targets):
-        raise HoldfastError(f"expected a representation for each of {len(targets)} labels, got {total}")
+        raise Mismatch(f"expected a representation for each of {len(targets)} labels, got {total}")
     if left is not None and len(left):
         yield left, targets[done:].to(left.device)
 
@@ -70,7 +71,7 @@ def select(bank: Bank, places: Int[Tensor, "some"]) -> Float[Tensor, "some dim"]
         picked.append(chunk[within.to(chunk.device)])
         start += len(chunk)
     if int(ordered[-1]) >= start:
-        raise HoldfastError(f"expected a representation for every label, got {start} of them")
+        raise Mismatch(f"expected a representation for every label, got {start} of them")
     # `back` says where each sorted place stood; its argsort is the inverse
     return torch.cat(picked)[back.argsort().to(picked[0].device)]
 

@@ -4,14 +4,15 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Reps
+from holdfast.core import Reps
+from holdfast.runtime.errors import NotEnough, NotFinite
 
 
 def check_finite(reps: Reps) -> None:
     """Raise `HoldfastError` for representations that are not finite."""
     bad = int((~reps.isfinite().all(1)).sum())
     if bad:
-        raise HoldfastError(
+        raise NotFinite(
             f"expected finite representations to train a probe, {bad} of {len(reps)} hold NaN or infinity; "
             "check the encoder's weights and normalisation"
         )
@@ -25,7 +26,7 @@ def classes_of(labels: Int[Tensor, "batch"]) -> tuple[Int[Tensor, "classes"], In
     """
     classes, targets = labels.unique(return_inverse=True)
     if len(classes) < 2:
-        raise HoldfastError(
+        raise NotEnough(
             f"expected training images of at least 2 classes, got {len(labels)} images of {len(classes)}; "
             "use more images, or labels that differ"
         )

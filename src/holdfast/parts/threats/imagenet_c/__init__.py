@@ -8,12 +8,12 @@ from functools import partial
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Corruption, HoldfastError, Images, Rng
+from holdfast.core import Corruption, Images, Rng
 from holdfast.parts.threats.imagenet_c import blur, digital, noise, spatter, weather
 from holdfast.parts.threats.imagenet_c.batches import in_parts
 from holdfast.parts.threats.imagenet_c.constants import CIFAR, IMAGENET
 from holdfast.parts.threats.imagenet_c.stored import load_stored
-from holdfast.runtime.errors import unknown
+from holdfast.runtime.errors import BadValue, Conflict, Unsupported, unknown
 
 CORRUPTIONS = (
     "gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "glass_blur", "motion_blur", "zoom_blur", "snow",
@@ -106,15 +106,13 @@ class ImagenetC(Corruption):
         if self.corruption not in FUNCTIONS:
             raise unknown("common corruption", self.corruption, FUNCTIONS)
         if not isinstance(self.severity, int) or not 1 <= self.severity <= 5:
-            raise HoldfastError(f"severity of {self.corruption}: expected 1, 2, 3, 4 or 5, got {self.severity}")
+            raise BadValue(f"severity of {self.corruption}: expected 1, 2, 3, 4 or 5, got {self.severity}")
         if self.constants not in ("imagenet", "cifar", "auto"):
             raise unknown("constants of common corruptions", self.constants, ("imagenet", "cifar", "auto"))
         if self.textures and self.corruption != "frost":
-            raise HoldfastError(
-                f"textures: only frost pastes photographs, got them for {self.corruption}; leave them out"
-            )
+            raise Conflict(f"textures: only frost pastes photographs, got them for {self.corruption}; leave them out")
         if self.files and (self.textures or self.constants != "auto"):
-            raise HoldfastError(f"files of {self.corruption} have their own constants and textures; leave these out")
+            raise Conflict(f"files of {self.corruption} have their own constants and textures; leave these out")
 
     @property
     def title(self) -> str:
@@ -133,7 +131,7 @@ class ImagenetC(Corruption):
         if self.files:
             return load_stored(x, rng, self.files, self.corruption, self.severity)
         if x.shape[1] not in (1, 3):
-            raise HoldfastError(f"{self.corruption}: expected grey or RGB images, got {x.shape[1]} channels")
+            raise Unsupported(f"{self.corruption}: expected grey or RGB images, got {x.shape[1]} channels")
         small = self.constants == "cifar" or (self.constants == "auto" and min(x.shape[2:]) < BETWEEN)
         # The severity chooses constants alone; the stream below does not name it, so
         # all five draw the same numbers

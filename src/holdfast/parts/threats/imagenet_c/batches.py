@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from holdfast.core import HoldfastError, Images, Rng
+from holdfast.core import Images, Rng
+from holdfast.runtime.errors import Unsupported
 
 KEPT = 2**25 - 2**16
 """Bytes; the largest blocks that glibc may keep are of 2²⁵."""
@@ -45,9 +46,9 @@ def in_parts(values: int) -> Callable[[Function], Function]:
     return decorate
 
 
-def too_small(corruption: str, x: Images, side: int) -> HoldfastError:
+def too_small(corruption: str, x: Images, side: int) -> Unsupported:
     """Return the error about images whose sides are not at least so many pixels."""
-    return HoldfastError(
+    return Unsupported(
         f"{corruption}: expected sides of at least {side} pixels, got {x.shape[2]} x {x.shape[3]}; leave it out or use "
         "larger images"
     )

@@ -11,10 +11,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from holdfast.core import HoldfastError, Images, Rng
+from holdfast.core import Images, Rng
 from holdfast.parts.threats.imagenet_c.batches import in_parts, too_small
 from holdfast.parts.threats.imagenet_c.rows import combine
 from holdfast.runtime.doors import open_picture
+from holdfast.runtime.errors import Unsupported
 
 
 def brightness(x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:
@@ -46,7 +47,7 @@ def saturate(x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:
         HoldfastError: images with one channel.
     """
     if x.shape[1] != 3:
-        raise HoldfastError(f"saturate: expected RGB images, got {x.shape[1]} channel; grey images have no saturation")
+        raise Unsupported(f"saturate: expected RGB images, got {x.shape[1]} channel; grey images have no saturation")
     factor, offset = constants
     value, least = x.amax(1, keepdim=True), x.amin(1, keepdim=True)
     span = value - least

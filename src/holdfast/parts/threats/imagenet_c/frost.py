@@ -10,9 +10,10 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from holdfast.core import HoldfastError, Images, Rng
+from holdfast.core import Images, Rng
 from holdfast.parts.threats.imagenet_c.batches import too_small
 from holdfast.runtime.doors import open_picture
+from holdfast.runtime.errors import Missing
 
 SHEETS = (
     (0.30, 0.58, 0.65, 0.061),
@@ -83,9 +84,7 @@ def crops(x: Images, rng: Rng, folder: str, scale: float) -> Images:
     """
     paths = sorted(path for path in Path(folder).glob("*") if path.suffix.lower() in (".png", ".jpg", ".jpeg"))
     if not paths:
-        raise HoldfastError(
-            f"textures of frost: expected a folder with .png or .jpg photographs, found none in {folder}"
-        )
+        raise Missing(f"textures of frost: expected a folder with .png or .jpg photographs, found none in {folder}")
     pieces = []
     for number, down, right in rng.child("piece").uniform(3).tolist():
         photograph = _photograph(paths[int(len(paths) * number)], scale, *x.shape[2:])

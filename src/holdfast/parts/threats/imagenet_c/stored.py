@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from holdfast.core import HoldfastError, Images, Rng
+from holdfast.core import Images, Rng
+from holdfast.runtime.errors import Mismatch
 from holdfast.sources.data.shared.corrupted import load_severity, pictures
 from holdfast.sources.data.shared.geometry import render
 from holdfast.sources.data.shared.pictures import decode
@@ -32,7 +33,7 @@ def load_stored(x: Images, rng: Rng, folder: str, corruption: str, severity: int
         # An id that is no number is as wrong as one that is too large, and is told below
         places = [int(name) if name.isdecimal() else len(held) for name in rng.ids]
         if strange := [name for name, place in zip(rng.ids, places, strict=True) if place >= len(held)]:
-            raise HoldfastError(
+            raise Mismatch(
                 f"{corruption} of {folder!r}: expected images whose ids are their positions in the test set, 0 to "
                 f"{len(held) - 1}, got {strange[0]!r}; give the whole test set in its own order"
             )
@@ -43,7 +44,7 @@ def load_stored(x: Images, rng: Rng, folder: str, corruption: str, severity: int
     for name, image in zip(rng.ids, out, strict=True):
         if image.shape != x.shape[1:]:
             sizes = ["x".join(map(str, shape)) for shape in (image.shape, x.shape[1:])]
-            raise HoldfastError(
+            raise Mismatch(
                 f"{corruption} of {folder!r}, image {name!r}: the stored one has {sizes[0]} pixels, the clean one "
                 f"{sizes[1]}; expected the same: ImageNet-C's are 3x224x224, as photographs are for an encoder of that "
                 'size (resolution = "encoder")'
@@ -63,7 +64,7 @@ def _check_alike(x: Images, corrupted: Images, name: str) -> None:
     # Rolled by one, every image stands beside another image's corrupted version
     own, others = float((a * b).sum(1).mean()), float((a * b.roll(1, 0)).sum(1).mean())
     if own <= others:
-        raise HoldfastError(
+        raise Mismatch(
             f"{name}: expected corrupted versions of these images, got others (their correlation is {own:.2f}, "
             f"{others:.2f} with each other's); give the clean test set that the benchmark is made of"
         )

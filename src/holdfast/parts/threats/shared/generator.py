@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from holdfast.core import HoldfastError, Reps
+from holdfast.core import Reps
 from holdfast.parts.threats.shared.upsampler import KINDS, Upsampler, latent_of
-from holdfast.runtime.errors import unknown
+from holdfast.runtime.errors import BadValue, Mismatch, Missing, NotEnough, unknown
 
 SOURCES = {
     "independent": ("free", "free"),
@@ -81,11 +81,11 @@ class Design:
             if getattr(self, field) not in choices:
                 raise unknown(f"{field} of a mixture", str(getattr(self, field)), choices)
         if self.latent != (own := latent_of(self.upsampler, self.latent, self.shape, self.side)):
-            raise HoldfastError(
+            raise BadValue(
                 f"mixture with the up-sampler {self.upsampler}: expected latent = {own} pixels, got {self.latent}"
             )
         if roots * (self.hidden if SOURCES[self.structure][1] == "reps" else 1) > LARGEST:
-            raise HoldfastError(
+            raise NotEnough(
                 f"full covariances of {self.latent} numbers would take too much memory ({self.components} components, "
                 f"structure {self.structure}); use covariance='diagonal' or an up-sampler with a smaller latent"
             )
@@ -207,7 +207,7 @@ class Generator(nn.Module):
         super().__init__()
         self.design = design
         if "groups" in self.asks and (groups is None or len(groups) != design.groups):
-            raise HoldfastError(f"structure {design.structure!r}: expected {design.groups} known groups, got {groups}")
+            raise Mismatch(f"structure {design.structure!r}: expected {design.groups} known groups, got {groups}")
         self.upsampler = Upsampler(design.upsampler, design.latent, design.shape, design.side)
         self.register_buffer("known", groups)  # the name in files of learned noises
         weights, shapes = SOURCES[design.structure]
@@ -304,12 +304,12 @@ class Generator(nn.Module):
         if self.design.grouping == "clusters":
             return nearest(reps.to(self.groups), self.groups)
         if labels is None:
-            raise HoldfastError("a mixture with weights for each label needs labels; use a data source that has them")
+            raise Missing("a mixture with weights for each label needs labels; use a data source that has them")
         # [B, G]: a label has one group, and is found by its value, which need not be 0 to G - 1
         same = labels.to(self.groups)[:, None] == self.groups
         if not bool(same.any(1).all()):
             strange = sorted(set(labels[~same.any(1).to(labels.device)].tolist()))
-            raise HoldfastError(
+            raise Mismatch(
                 f"labels {strange[:8]} were not there when the mixture was learned (it knows "
                 f"{self.groups.tolist()[:20]}); "
                 "learn it on images of all classes"

@@ -9,8 +9,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import Corruption, HoldfastError, Images, Rng
+from holdfast.core import Corruption, Images, Rng
 from holdfast.runtime.checked import Count
+from holdfast.runtime.errors import Mismatch
 
 Cells = Float[Tensor, "batch channel cells pixels"]
 
@@ -28,7 +29,7 @@ def layout(x: Images, grid: int, cell: int) -> tuple[int, int]:
         divisors = [n for n in range(1, common + 1) if common % n == 0]
         # The nearest divisors below and above, for the message
         near = [max(n for n in divisors if n < count), *[n for n in divisors if n > count][:1]]
-        raise HoldfastError(
+        raise Mismatch(
             f"shuffle: expected {requirement} both sides of {height} x {width} images, got {count}; the nearest: "
             f"{' and '.join(map(str, near))}"
         )

@@ -7,9 +7,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Ball, Draws, HoldfastError, Images
+from holdfast.core import Ball, Draws, Images
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.errors import Unsupported
 
 Numbers = Float[Tensor, "batch draws numbers"]
 Quantile = Callable[[Tensor], Tensor]
@@ -74,8 +75,8 @@ def _require_kind(ball: Ball, kind: type[Ball]) -> Ball:
     return ball
 
 
-def _unknown(ball: Ball) -> HoldfastError:
-    return HoldfastError(
+def _unknown(ball: Ball) -> Unsupported:
+    return Unsupported(
         f"noise in a ball: expected linf or l2, got {type(ball).__name__}, in which the distribution is not known; "
         "register it with holdfast.parts.threats.shared.inside.spread and count"
     )

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from holdfast.core import Ball, Draws, HoldfastError, Images, Noise, Reps, registry
 from holdfast.parts.threats.shared.generator import Design, Gaussians, Generator
-from holdfast.runtime.errors import first_line
+from holdfast.runtime.errors import BadData, Mismatch, Missing, first_line
 
 FORMAT = "holdfast mixture 2"
 
@@ -41,7 +41,7 @@ class LearnedNoise(Noise):
             HoldfastError: images of another shape than those it was learned on.
         """
         if tuple(x.shape[1:]) != self.generator.design.shape:
-            raise HoldfastError(
+            raise Mismatch(
                 f"this mixture was learned on images [channels, height, width] = {list(self.generator.design.shape)}, "
                 f"got {list(x.shape[1:])}; learn one for these images"
             )
@@ -59,7 +59,7 @@ class LearnedNoise(Noise):
         """
         generator = self.generator.to(reps.device)
         if generator.asks != {"free"} and reps.shape[1] != generator.design.dim:
-            raise HoldfastError(
+            raise Mismatch(
                 f"this mixture was learned on representations of {generator.design.dim} numbers, got {reps.shape[1]}; "
                 "learn one for this encoder"
             )
@@ -95,12 +95,12 @@ class LearnedNoise(Noise):
         if gaussians is None and self.generator.asks == {"free"}:
             gaussians = self.generator(None, None)
         if gaussians is None:
-            raise HoldfastError(
+            raise Missing(
                 f"a mixture of structure {self.generator.design.structure!r} depends on the images: bind it with "
                 "noise.at(clean representations, labels) before images are disturbed"
             )
         if len(gaussians.logits) not in (1, images):
-            raise HoldfastError(
+            raise Mismatch(
                 f"this mixture is bound to {len(gaussians.logits)} images, got {images}; bind it to them with "
                 "noise.at(...)"
             )
@@ -134,16 +134,16 @@ def restore(described: str, state: Mapping[str, Tensor]) -> LearnedNoise:
     try:
         data = json.loads(described)
         if data.get("format") != FORMAT:
-            raise HoldfastError(f"expected the format {FORMAT!r}, got {data.get('format')!r}")
+            raise BadData(f"expected the format {FORMAT!r}, got {data.get('format')!r}")
         design = Design(**{**data["design"], "shape": tuple(data["design"]["shape"])})
         ball = registry.build(data["ball"])
         if not isinstance(ball, Ball):
-            raise HoldfastError(f"expected a ball, got {type(ball).__name__}")
+            raise BadData(f"expected a ball, got {type(ball).__name__}")
         with torch.random.fork_rng(devices=[]):  # first weights are drawn, though they are replaced
             generator = Generator(design, state.get("known"))
         generator.load_state_dict(dict(state))
     except (ValueError, KeyError, TypeError, AttributeError, RuntimeError, HoldfastError) as error:
-        raise HoldfastError(f"not a learned mixture ({first_line(error)}); save one with holdfast's learner") from error
+        raise BadData(f"not a learned mixture ({first_line(error)}); save one with holdfast's learner") from error
     return LearnedNoise(generator.eval().requires_grad_(False), ball)
 
 
@@ -162,6 +162,6 @@ def unpack(tensors: Mapping[str, Tensor]) -> LearnedNoise:
         HoldfastError: tensors that are missing or do not fit.
     """
     if "description" not in tensors:
-        raise HoldfastError("not a learned mixture: expected a tensor 'description'; save one with holdfast's learner")
+        raise BadData("not a learned mixture: expected a tensor 'description'; save one with holdfast's learner")
     network = {k.removeprefix("network."): v for k, v in tensors.items() if k.startswith("network.")}
     return restore(bytes(tensors["description"].tolist()).decode(), network)

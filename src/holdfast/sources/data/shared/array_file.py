@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from holdfast.runtime.doors import open_regular, regular
-from holdfast.runtime.errors import HoldfastError, first_line, os_reason, unknown
+from holdfast.runtime.errors import BadData, HoldfastError, Missing, first_line, os_reason, unknown
 from holdfast.runtime.guess import path_meant
 
 RATIO = 100
@@ -119,10 +119,10 @@ def _reading(path: Path, member: str = "") -> Iterator[None]:
     except HoldfastError:
         raise
     except FileNotFoundError as error:
-        raise HoldfastError(f"expected an array file, found none at {str(path)!r}; {path_meant(path)}") from error
+        raise Missing(f"expected an array file, found none at {str(path)!r}; {path_meant(path)}") from error
     except OSError as error:
-        raise HoldfastError(f"cannot read the array file {str(path)!r}: {os_reason(error)}") from error
+        raise BadData(f"cannot read the array file {str(path)!r}: {os_reason(error)}") from error
     except Exception as error:
         part = f"{member!r} in the array file" if member else "the array file"
         reason = textwrap.shorten(first_line(error), 160, placeholder=" …")  # zipfile quotes what it has read
-        raise HoldfastError(f"cannot read {part} {str(path)!r} ({reason}); save it again") from error
+        raise BadData(f"cannot read {part} {str(path)!r} ({reason}); save it again") from error

@@ -17,6 +17,7 @@ from torch import Tensor
 from holdfast.core import HoldfastError, ImageSource, Relevance, Rng
 from holdfast.core.ids import Ids
 from holdfast.core.threat import Shape
+from holdfast.runtime.errors import BadData, Conflict, Mismatch, NotEnough
 from holdfast.sources.data.shared.contents import Content, Traits, contents_of, digest_of
 from holdfast.sources.data.shared.duplicates import equal_pairs
 from holdfast.sources.data.shared.permutation import permutation, require_utf8
@@ -56,13 +57,13 @@ class Choice:
         self.source, self.reader = source, Reader(source)
         self.notes = tuple(require_utf8(line, self.reader.name) for line in source.notes)
         if self.reader.count < 2:
-            raise HoldfastError(
+            raise NotEnough(
                 f"expected at least 2 images, got {self.reader.count} in {self.reader}; an audit compares images with "
                 "each other"
             )
         if source.relevance is not None and (skip_corrupt or skip_duplicates):
             option = "skip_corrupt" if skip_corrupt else "skip_duplicates"
-            raise HoldfastError(
+            raise Conflict(
                 f"{self.reader}: expected all images of a retrieval task, got {option}, which would make it another "
                 "task; leave that out, and repair what cannot be read"
             )
@@ -143,19 +144,19 @@ class Choice:
         # only classes that occur need a name in both sets
         used = set(self.labels or [])
         if beyond := sorted(label for label in used if not 0 <= label < len(self.classes)):
-            raise HoldfastError(
+            raise BadData(
                 f"{self.reader}: expected labels from 0 to {len(self.classes) - 1}, one for each of its named classes, "
                 f"got {beyond[:5]}"
             )
         names = {self.classes[label] for label in used}
         twice = sorted(name for own in (self.classes, classes) for name in names if own.count(name) > 1)
         if twice:
-            raise HoldfastError(
+            raise BadData(
                 f"{self.reader}: classes are matched with those of {reference} by their names, and several are called "
                 f"{', '.join(dict.fromkeys(twice))}; give them different names, or the same list of classes to both"
             )
         if strange := sorted(names - set(classes)):
-            raise HoldfastError(
+            raise Mismatch(
                 f"{self.reader}: expected classes that {reference} has too, {', '.join(classes[:10])}; got "
                 f"{', '.join(strange[:5])}; name the classes alike in both"
             )
@@ -279,7 +280,7 @@ class Choice:
             HoldfastError: a source of another size: files came or went meanwhile.
         """
         if self.reader.count != memory.available:
-            raise HoldfastError(
+            raise Mismatch(
                 f"{self.reader}: expected {memory.available} images as when the audit began, got {self.reader.count}; "
                 "give every worker the same images"
             )
@@ -370,7 +371,7 @@ class Choice:
         try:
             read = self.reader.load(row)
         except HoldfastError as error:
-            raise HoldfastError(
+            raise error.retell(
                 f"{error}; --skip-corrupt (in Python skip_corrupt=True) leaves unreadable files out"
             ) from error
         self.reader.check_range(row, read)

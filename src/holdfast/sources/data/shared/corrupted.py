@@ -6,7 +6,7 @@ import numpy as np
 
 from holdfast.core.source_spec import Options, finish, take
 from holdfast.runtime.checked import integer
-from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.errors import BadData, BadValue, Missing, unknown
 from holdfast.runtime.guess import path_meant
 from holdfast.sources.data.shared.array_file import map_array
 
@@ -21,7 +21,7 @@ def take_corruption(options: Options, source: str) -> tuple[str, int]:
     """
     corruption, severity = take(options, "corruption", str, None), take(options, "severity", integer, None)
     if corruption is None or severity is None:
-        raise HoldfastError(f"expected {source}:FOLDER?corruption=fog&severity=3, got no corruption or no severity")
+        raise Missing(f"expected {source}:FOLDER?corruption=fog&severity=3, got no corruption or no severity")
     finish(options)
     return corruption, severity
 
@@ -34,7 +34,7 @@ def load_severity(folder: str | Path, corruption: str, severity: int) -> np.ndar
         raise unknown(f"corruption in {str(folder)!r}", corruption, _names(Path(folder)))
     held = map_array(file)
     if held.dtype != np.uint8 or held.ndim != 4 or held.shape[3] not in (1, 3) or len(held) % SEVERITIES:
-        raise HoldfastError(
+        raise BadData(
             f"{str(file)!r}: expected uint8 [5 N, H, W, 1 or 3], five severities one after the other, got {held.dtype} "
             f"{list(held.shape)}; take the file of the benchmark"
         )
@@ -55,11 +55,9 @@ def pictures(folder: str | Path, corruption: str, severity: int) -> Path:
 
 def _check(folder: str | Path, severity: int) -> None:
     if not Path(folder).is_dir():
-        raise HoldfastError(
-            f"expected a folder of corrupted images, found none at {str(folder)!r}; {path_meant(folder)}"
-        )
+        raise Missing(f"expected a folder of corrupted images, found none at {str(folder)!r}; {path_meant(folder)}")
     if not 1 <= severity <= SEVERITIES:
-        raise HoldfastError(f"severity: expected 1 (mild) to {SEVERITIES}, got {severity}")
+        raise BadValue(f"severity: expected 1 (mild) to {SEVERITIES}, got {severity}")
 
 
 def _names(folder: Path) -> list[str]:

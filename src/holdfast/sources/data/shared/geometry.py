@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from holdfast.core import Geometry
 from holdfast.core.geometry import Interpolation
 from holdfast.core.image_source import GREY
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadData, Mismatch
 
 Pixels = Float[Tensor, "channel height width"]
 
@@ -59,7 +59,7 @@ def standard(picture: PIL.Image.Image) -> PIL.Image.Image:
     if picture.mode.startswith("I"):
         values = np.asarray(picture, dtype=np.float32)
         if values.min(initial=0) < 0 or values.max(initial=0) > 65535:
-            raise HoldfastError("expected 16-bit values (0 to 65535) in an integer picture, got others")
+            raise BadData("expected 16-bit values (0 to 65535) in an integer picture, got others")
         return PIL.Image.fromarray(values / np.float32(65535))
     if picture.mode == "F":
         return picture
@@ -72,7 +72,7 @@ def standard(picture: PIL.Image.Image) -> PIL.Image.Image:
         wanted = "L" if grey else "RGB"
         return picture if picture.mode == wanted else picture.convert(wanted)  # which would copy
     except ValueError as error:
-        raise HoldfastError(f"mode {picture.mode} has no conversion to RGB; convert the file to RGB") from error
+        raise BadData(f"mode {picture.mode} has no conversion to RGB; convert the file to RGB") from error
 
 
 def render(picture: PIL.Image.Image, geometry: Geometry | None) -> Pixels:
@@ -111,7 +111,7 @@ def convert(pixels: Pixels, conversion: Conversion, geometry: Geometry | None) -
     elif channels == 3 and pixels.shape[0] == 1:
         pixels = pixels.expand(3, -1, -1)  # a view, which `contiguous` or resizing copies
     elif channels is None and geometry is not None and pixels.shape[0] != geometry.channels:
-        raise HoldfastError(
+        raise Mismatch(
             f"expected {geometry.channels} channels ({geometry.source}), got {pixels.shape[0]}; "
             f"add ?channels={geometry.channels} to the data spec to convert them"
         )
@@ -121,7 +121,7 @@ def convert(pixels: Pixels, conversion: Conversion, geometry: Geometry | None) -
     height, width = pixels.shape[1:]
     if geometry is not None and (height, width) != geometry.size:
         high, wide = geometry.size
-        raise HoldfastError(
+        raise Mismatch(
             f"expected {high}x{wide} pixels ({geometry.source}), got {height}x{width}; add ?size={high}x{wide} to the "
             f"data spec to resize arrays, or ?size={height}x{width} if the encoder takes them as they are"
         )
@@ -158,7 +158,7 @@ def _place(picture: PIL.Image.Image, wanted: Geometry | None) -> PIL.Image.Image
     high, wide = wanted.scale_size(picture.height, picture.width)
     # The longer side of a thin picture would take all memory
     if high * wide > _MOST_PIXELS:
-        raise HoldfastError(
+        raise BadData(
             f"a picture of {picture.width}x{picture.height} is too thin: scaled to a shorter side of "
             f"{min(high, wide)} it would have {high * wide:.0f} pixels; crop it"
         )

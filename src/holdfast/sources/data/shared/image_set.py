@@ -15,6 +15,7 @@ from torch import Tensor
 from holdfast.core import Corruption, Geometry, HoldfastError, Images, ImageSource, Rng, Threat
 from holdfast.core.geometry import BY_SHAPES
 from holdfast.numerics.geometry.copies import copies, shrink_to_grey, steps_for
+from holdfast.runtime.errors import BadValue, Mismatch, Missing
 from holdfast.sources.data.shared.cache import LIMIT, Kept
 from holdfast.sources.data.shared.choice import SLICE, TOGETHER, Choice
 from holdfast.sources.data.shared.chosen import ChosenImages
@@ -74,7 +75,7 @@ class ImageSet(ChosenImages):
         queries: int | None = None,
     ):
         if images is not None and images < 2:
-            raise HoldfastError(f"expected at least 2 images, got {images}; an audit compares images with each other")
+            raise BadValue(f"expected at least 2 images, got {images}; an audit compares images with each other")
         self.geometry = geometry
         self.conversion = conversion or Conversion()
         # Decoding releases the interpreter, so threads are enough
@@ -191,7 +192,7 @@ class ImageSet(ChosenImages):
             HoldfastError: an image that cannot be read, is not in [0, 1] or has another shape, by its id.
         """
         if not 0 <= start < stop <= len(self):
-            raise HoldfastError(f"expected 0 <= start < stop <= {len(self)}, got start={start}, stop={stop}")
+            raise BadValue(f"expected 0 <= start < stop <= {len(self)}, got start={start}, stop={stop}")
         # Someone begins anew: where the one before stopped, the next is likely to stop too
         if start == 0:
             self._ends.add(self._last)
@@ -213,7 +214,7 @@ class ImageSet(ChosenImages):
             HoldfastError: as `batch`.
         """
         if not places or not 0 <= min(places) <= max(places) < len(self):
-            raise HoldfastError(f"expected places from 0 to {len(self) - 1}, got {list(places)[:10]}")
+            raise BadValue(f"expected places from 0 to {len(self) - 1}, got {list(places)[:10]}")
         slices = [places[at : at + SLICE] for at in range(0, len(places), SLICE)]
         read = self._threads.map(self._read, slices)
         return self._together(places, [pixels for several in read for pixels in several])
@@ -260,7 +261,7 @@ class ImageSet(ChosenImages):
         for place, image in zip(places, pixels, strict=True):
             if tuple(image.shape) != self.shape:
                 option = f"?size={min(USUAL, *self.shape[1:])}" if image.shape[0] == self.shape[0] else "?channels=3"
-                raise HoldfastError(
+                raise Mismatch(
                     f"image {self.ids[place]!r}: expected {_times(self.shape)} as in {self.ids[0]!r}, "
                     f"got {_times(image.shape)}; add {option} to the data spec to give all images one shape"
                 )
@@ -302,7 +303,7 @@ class ImageSet(ChosenImages):
     def _fit(self, place: int, image: PIL.Image.Image | Tensor) -> Pixels:
         """Return an image as the user or the encoder wants it."""
         if not self.sized:
-            raise HoldfastError(
+            raise Missing(
                 f"{self}: expected an encoder that says which images it takes, got one that does not; give their "
                 "shape, --data 'gaussian?shape=3x32x32', or images of your own"
             )
@@ -314,7 +315,7 @@ class ImageSet(ChosenImages):
             # Pixels of arrays are not kept: to read them again is as cheap
             return convert(image, self.conversion, self.geometry)
         except HoldfastError as error:
-            raise HoldfastError(f"image {self.ids[place]!r}: {error}") from error
+            raise error.retell(f"image {self.ids[place]!r}: {error}") from error
 
 
 def cores() -> int:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from holdfast.runtime.errors import HoldfastError, describe_error
+from holdfast.runtime.errors import Failed, describe_error
 
 Answer = tuple[Any, str]
 """An item; or why it cannot be read, "" where it can."""
@@ -82,9 +82,7 @@ class InProcesses:
                     return self._read() if self._begun else self._begin()
             except Exception as error:  # torch waits seconds before it says so; nobody reads after it
                 self._ended = describe_error(error)
-        raise HoldfastError(
-            f"a process that reads the dataset ended ({self._ended}); give it more memory, or fewer processes"
-        )
+        raise Failed(f"a process that reads the dataset ended ({self._ended}); give it more memory, or fewer processes")
 
     def _begin(self) -> list[Answer]:
         """Read in a thread of its own: from the main one torch would let a process that ends break in anywhere."""

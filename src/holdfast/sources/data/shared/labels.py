@@ -6,7 +6,7 @@ import numpy as np
 from torch import Tensor
 
 from holdfast.runtime.checked import LARGEST, describe_value
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadData
 
 NONE = -1
 """What image sets have instead of a class where there is none, as Hugging Face's test splits do."""
@@ -38,7 +38,7 @@ def class_number(value: Any, where: str) -> int | None:
         advice = "the place of its 1, .argmax(), is a class" if hasattr(value, "__len__") else "number the classes"
         if isinstance(value, (str, bytes)):
             advice = "number the classes, and name them in `classes`"
-        raise HoldfastError(
+        raise BadData(
             f"{where}: expected a whole number from 0 on as its class, or {NONE} for none, got "
             f"{describe_value(value)}; {advice}"
         )

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import PIL.Image
 from torch import Tensor
 
-from holdfast.core import HoldfastError, ImageSource, Rng
+from holdfast.core import ImageSource, Rng
+from holdfast.runtime.errors import BadValue, Missing, NotEnough
 from holdfast.sources.data.shared.reader import Reader
 
 
@@ -48,7 +49,7 @@ class LongTail(ImageSource):
         # Sizes by rank, since a rare class may be the one that limits the most frequent
         wanted = _profile([len(members[label]) for label in ranked], ratio, source) if counts is None else list(counts)
         if len(wanted) != len(ranked) or min(wanted) < 1:
-            raise HoldfastError(
+            raise BadValue(
                 f"long tail of {source}: expected a count of 1 or more for each of {len(ranked)} classes, "
                 f"got {wanted[:10]}"
             )
@@ -60,7 +61,7 @@ class LongTail(ImageSource):
         self._rows: list[int] = []
         for label, count in self.counts.items():
             if len(members[label]) < count:
-                raise HoldfastError(
+                raise NotEnough(
                     f"long tail of {source}: expected at least {count} images of class {label}, got "
                     f"{len(members[label])}; give a larger ratio, smaller counts or more images"
                 )
@@ -100,22 +101,20 @@ def _members(source: Reader) -> dict[int, list[int]]:
     for row in range(source.count):
         label = source.label(row)
         if label is None:
-            raise HoldfastError(
+            raise Missing(
                 f"long tail of {source}: expected images with labels, got none for {source.id(row)!r}; use one folder "
                 "per class, an .npz with 'labels' or a labelled dataset, or leave balance= out"
             )
         members.setdefault(label, []).append(row)
     if len(members) < 2:
-        raise HoldfastError(
-            f"long tail of {source}: expected two classes or more, got {len(members)}; leave balance= out"
-        )
+        raise NotEnough(f"long tail of {source}: expected two classes or more, got {len(members)}; leave balance= out")
     return members
 
 
 def _profile(sizes: Sequence[int], ratio: float, source: ImageSource) -> list[int]:
     """Return the number of images to keep of the class of each rank, from those that there are."""
     if not 1 <= ratio < math.inf:
-        raise HoldfastError(f"long tail of {source}: expected ratio >= 1, got {ratio:g}; 100 is usual")
+        raise BadValue(f"long tail of {source}: expected ratio >= 1, got {ratio:g}; 100 is usual")
     # ratio^(-r / (C-1)), from 1 to 1 / ratio
     shares = [ratio ** (-rank / (len(sizes) - 1)) for rank in range(len(sizes))]
     slack = 1e-9  # 500 · 100^-1 is 5, whatever the rounding
@@ -123,7 +122,7 @@ def _profile(sizes: Sequence[int], ratio: float, source: ImageSource) -> list[in
     most = math.floor(min(size / share for size, share in zip(sizes, shares, strict=True)) + slack)
     # The rarest class needs one
     if most * shares[-1] + slack < 1:
-        raise HoldfastError(
+        raise NotEnough(
             f"long tail of {source}: expected {math.ceil(ratio)} images or more of the most frequent class, so that "
             f"one is left of the rarest, got {most}; give a smaller ratio or more images"
         )

@@ -13,7 +13,7 @@ from torch import Tensor
 from holdfast.core import Geometry, ImageSource, registry
 from holdfast.core.source_spec import Options, boolean, finish, one_of, parse, sides, take
 from holdfast.runtime.checked import check_arguments, describe_value, integer, number
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import Ambiguous, BadValue, Failed, Missing, UnknownName
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.guess import format_suggestions, likeness, nearest, path_meant
 from holdfast.sources.data.arrays import Arrays
@@ -87,7 +87,7 @@ def _source(spec: str) -> tuple[ImageSource, Conversion, bool, bool]:
         source = _open(prefix, name, options)
     else:
         near = [f"{other}{address[len(prefix) :]}" for other in nearest(prefix, sources)]
-        raise HoldfastError(
+        raise UnknownName(
             f"unknown data source {prefix!r}{format_suggestions(near) or ';'} known: {', '.join(sources)}"
         )
     return balanced(source), conversion, skip_corrupt, skip_duplicates
@@ -112,7 +112,7 @@ def _open(prefix: str, name: str, options: Options) -> ImageSource:
         images = _make(prefix).open(name, options)
     finish(options)
     if not isinstance(images, ImageSource):
-        raise HoldfastError(
+        raise Failed(
             f"{options.spec}: expected an ImageSource from the data source {prefix!r}, got {describe_value(images)}; "
             "TorchDataset of holdfast.extend makes one of a dataset"
         )
@@ -128,7 +128,7 @@ def _open_by_name(name: str, options: Options) -> ImageSource:
     raise _no_data(name)
 
 
-def _no_data(name: str) -> HoldfastError:
+def _no_data(name: str) -> UnknownName:
     """Return the error for data that are no source, file or folder: what of all that there is was meant."""
     sources = registry.names("data")
     # Files and bare sources first: names inside sources cost an import each
@@ -137,7 +137,7 @@ def _no_data(name: str) -> HoldfastError:
         known = [(source, each) for source in sources for each in _make(source).names()]
         # Only what is nearly the same, since the choice is large
         near = [f"{source}:{each}" for source, each in known if likeness(name, each.partition("?")[0]) > 0.9]
-    return HoldfastError(
+    return UnknownName(
         f"unknown data {name!r}{format_suggestions(near[:2]) or ';'} neither a source ({', '.join(sources)}) nor a "
         "file or folder"
     )
@@ -150,18 +150,16 @@ def _local(path: Path, options: Options) -> ImageSource:
         return _open(sources[0], str(path), options)
     if sources:
         specs = " or ".join(f"{source}:{path}" for source in sources)
-        raise HoldfastError(f"{str(path)!r}: expected one source of {path.suffix} files, got two; write {specs}")
+        raise Ambiguous(f"{str(path)!r}: expected one source of {path.suffix} files, got two; write {specs}")
     if path.exists():
         *most, last = (suffix for source in registry.names("data") for suffix in _suffixes(source))
-        raise HoldfastError(
-            f"expected a folder, {', '.join(most)} or {last}, got the file {str(path)!r}; give its folder"
-        )
+        raise BadValue(f"expected a folder, {', '.join(most)} or {last}, got the file {str(path)!r}; give its folder")
     # "org/name" is what the hub calls a dataset
     known = f"hf:{path}" if len(path.parts) == 2 and not path.is_absolute() and not path.parent.exists() else ""
     advice = (
         f"did you mean {known}, of the Hugging Face hub?" if known else "check the path, or see: holdfast list data"
     )
-    raise HoldfastError(f"no file or folder {str(path)!r}; {path_meant(path, advice)}")
+    raise Missing(f"no file or folder {str(path)!r}; {path_meant(path, advice)}")
 
 
 def _opening(path: Path) -> list[str]:
@@ -185,7 +183,7 @@ def _outline(source: str) -> Any:
     """Return what a source says of itself; those that are not asked to open anything are not imported for it."""
     part = registry.find_outline("data", source)
     if not hasattr(part, "suffixes"):
-        raise HoldfastError(
+        raise BadValue(
             f"the data source {source!r}: expected a DataSource of holdfast.extend, got the class {part.__name__}"
         )
     return part

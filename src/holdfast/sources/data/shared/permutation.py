@@ -3,8 +3,9 @@
 import numpy as np
 from jaxtyping import Int
 
-from holdfast.core import HoldfastError, Rng
+from holdfast.core import Rng
 from holdfast.runtime.checked import fitting
+from holdfast.runtime.errors import BadData
 from holdfast.sources.data.shared.reader import Reader
 
 
@@ -25,7 +26,7 @@ def permutation(source: Reader, rng: Rng) -> Int[np.ndarray, "images"]:
     for place in np.flatnonzero(ranked[1:] == ranked[:-1]):  # equal ids have equal numbers, others hardly ever
         first, second = (source.id(row) for row in order[place : place + 2].tolist())
         if first == second:
-            raise HoldfastError(f"expected unique image ids, got {first!r} more than once in {source}; rename one")
+            raise BadData(f"expected unique image ids, got {first!r} more than once in {source}; rename one")
         if first > second:
             order[[place, place + 1]] = order[[place + 1, place]]
     return order.astype(np.int32) if len(order) < 2**31 else order

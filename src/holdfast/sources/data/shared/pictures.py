@@ -11,7 +11,7 @@ import PIL.ImageFile
 
 from holdfast.core.image_source import shape_of_picture
 from holdfast.runtime.doors import open_picture
-from holdfast.runtime.errors import HoldfastError, first_line
+from holdfast.runtime.errors import BadData, first_line
 from holdfast.runtime.foreign import TURN
 from holdfast.sources.data.shared.peculiar import note_peculiarities
 
@@ -68,16 +68,14 @@ def decode(file: Path | BytesIO, name: str) -> PIL.Image.Image:
                 picture.load()
             return picture
     except PIL.Image.DecompressionBombError as error:
-        raise HoldfastError(
+        raise BadData(
             f"cannot read image {name!r}: expected at most {2 * (PIL.Image.MAX_IMAGE_PIXELS or 0):,} pixels, it would "
             "unpack to more; make it smaller, or remove it"
         ) from error
     except PIL.UnidentifiedImageError as error:
-        raise HoldfastError(
-            f"cannot read image {name!r} (its content is not a picture); repair or remove it"
-        ) from error
+        raise BadData(f"cannot read image {name!r} (its content is not a picture); repair or remove it") from error
     except Exception as error:  # Pillow's plug-ins raise OSError, SyntaxError, ValueError, struct.error, ...
-        raise HoldfastError(f"cannot read image {name!r} ({first_line(error)}); repair or remove it") from error
+        raise BadData(f"cannot read image {name!r} ({first_line(error)}); repair or remove it") from error
 
 
 @contextmanager

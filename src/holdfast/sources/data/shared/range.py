@@ -4,7 +4,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadData
 
 _DARK = 64
 """Where the largest value is no larger, bytes are so unlikely that it is asked what white is."""
@@ -14,7 +14,7 @@ def check_range(low: float, high: float, name: str) -> None:
     """Raise unless the values of `name`, from `low` to `high`, are pixels in [0, 1]."""
     if low < 0 or high > 1:
         advice = _advise(low, high, "divide 0-255 floats by 255, or store them as uint8")
-        raise HoldfastError(f"{name}: expected pixels in [0, 1], got {low:g} to {high:g}; {advice}")
+        raise BadData(f"{name}: expected pixels in [0, 1], got {low:g} to {high:g}; {advice}")
 
 
 def refuse_type(values: np.ndarray, name: str, expected: str, for_bytes: str) -> NoReturn:
@@ -23,7 +23,7 @@ def refuse_type(values: np.ndarray, name: str, expected: str, for_bytes: str) ->
     if values.dtype.kind in "iu" and values.size:
         low, high = int(values.min()), int(values.max())
         got, advice = f"{got} of {low} to {high}", _advise(low, high, advice)
-    raise HoldfastError(f"{name}: expected {expected}, got {got}; {advice}")
+    raise BadData(f"{name}: expected {expected}, got {got}; {advice}")
 
 
 def _advise(low: float, high: float, for_bytes: str) -> str:

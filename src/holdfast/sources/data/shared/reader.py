@@ -14,6 +14,7 @@ from torch import Tensor
 
 from holdfast.core import HoldfastError, ImageSource
 from holdfast.core.threat import Shape
+from holdfast.runtime.errors import BadData, NotFinite
 from holdfast.runtime.foreign import foreign
 from holdfast.sources.data.shared.geometry import standard
 from holdfast.sources.data.shared.labels import class_number
@@ -118,13 +119,13 @@ class Reader:
         if isinstance(given, Tensor):
             if given.ndim != 3 or given.shape[0] not in (1, 3) or not given.is_floating_point():
                 got = f"{given.dtype} {list(given.shape)}"
-                raise HoldfastError(f"image {name!r}: expected float pixels [1 or 3, height, width], got {got}")
+                raise BadData(f"image {name!r}: expected float pixels [1 or 3, height, width], got {got}")
             # No gradient, float32 and in the memory of this process, whatever the source computes with
             image, found = given.detach().to("cpu", torch.float32), ()
         elif isinstance(given, PIL.Image.Image):
             image, found = _standard(given, name)
         else:
-            raise HoldfastError(
+            raise BadData(
                 f"image {name!r}: expected a picture of Pillow or float pixels [1 or 3, height, width], got "
                 f"{type(given).__name__}"
             )
@@ -134,7 +135,7 @@ class Reader:
             return Read(image, None, found)
         low, high = (float(end) for end in values.aminmax())  # one pass: NaN is both, infinite is one of them
         if not (math.isfinite(low) and math.isfinite(high)):
-            raise HoldfastError(f"image {name!r} holds NaN or infinite pixels; repair or remove it")
+            raise NotFinite(f"image {name!r} holds NaN or infinite pixels; repair or remove it")
         return Read(image, (low, high), found)
 
     def check_range(self, row: int, read: Read) -> None:
@@ -199,9 +200,9 @@ def _standard(picture: PIL.Image.Image, name: str) -> tuple[PIL.Image.Image, tup
         found = peculiarities(picture)
         return standard(picture), found
     except HoldfastError as error:
-        raise HoldfastError(f"image {name!r}: {error}") from error
+        raise error.retell(f"image {name!r}: {error}") from error
     except Exception as error:  # Pillow's plug-ins raise anything on broken metadata
-        raise HoldfastError(f"cannot read image {name!r} ({error}); repair or remove it") from error
+        raise BadData(f"cannot read image {name!r} ({error}); repair or remove it") from error
 
 
 def _floats(image: Image) -> Tensor | None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from holdfast.core import HoldfastError
+from holdfast.runtime.errors import NotEnough
 from holdfast.sources.data.shared.contents import Content, Traits
 from holdfast.sources.data.shared.duplicates import LookAlikes
 from holdfast.sources.data.shared.reader import Reader
@@ -71,7 +72,7 @@ def survey(reader: Reader, order: np.ndarray, size: int, outcomes: Outcomes, ski
         reason = f"; the first: {skipped[0][1]}" if skipped else ""
         alike = f"; {len(duplicates)} look like others and were left out" if duplicates else ""
         got = f"{len(digests)} in {reader}{reason}{alike}"
-        raise HoldfastError(f"expected at least 2 readable images, got {got}")
+        raise NotEnough(f"expected at least 2 readable images, got {got}")
     rows = np.delete(order[:position], left_out) if left_out else order[:position]
     # The number of a twin counts what was taken up, and so the rows
     named = [(name(place), reader.id(int(rows[twin])), levels) for place, twin, levels in duplicates]

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from typing_extensions import override
 
 from holdfast.runtime.doors import read_text, regular
-from holdfast.runtime.errors import HoldfastError, first_line
+from holdfast.runtime.errors import BadData, first_line
 
 SUFFIXES = (".parquet", ".arrow", ".jsonl", ".tsv")
 
@@ -89,7 +89,7 @@ class Columns(Table):
         # Any order of columns will do
         for file, schema in zip(files, schemas, strict=True):
             if set(schema) != set(self.columns):
-                raise HoldfastError(
+                raise BadData(
                     f"{str(file)!r}: expected the columns of {files[0].name}, {', '.join(self.columns)}, got "
                     f"{', '.join(schema)}; keep files of another table elsewhere"
                 )
@@ -204,7 +204,7 @@ def _json(file: Path) -> Read:
         except ValueError:
             row = None
         if not isinstance(row, dict):
-            raise HoldfastError(f"{str(file)!r}, line {number}: expected a JSON object, got {line[:80]!r}; repair it")
+            raise BadData(f"{str(file)!r}, line {number}: expected a JSON object, got {line[:80]!r}; repair it")
         rows.append(row)
     return [name for row in rows for name in row], rows
 
@@ -214,7 +214,7 @@ def _read_tsv(file: Path) -> Read:
     (_, header), *rows = [(number, line.split("\t")) for number, line in _lines(file)] or [(1, [])]
     for number, row in rows:
         if len(row) != len(header):
-            raise HoldfastError(
+            raise BadData(
                 f"{str(file)!r}, line {number}: expected {len(header)} values, {', '.join(header)}, separated by tabs, "
                 f"got {len(row)}; repair it"
             )
@@ -230,5 +230,5 @@ def _lines(file: Path) -> list[tuple[int, str]]:
     return [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
 
 
-def _unreadable(file: Path, error: Exception) -> HoldfastError:
-    return HoldfastError(f"cannot read the table {str(file)!r} ({first_line(error)}); repair it, or download it again")
+def _unreadable(file: Path, error: Exception) -> BadData:
+    return BadData(f"cannot read the table {str(file)!r} ({first_line(error)}); repair it, or download it again")

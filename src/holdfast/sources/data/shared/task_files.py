@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.runtime.doors import read_bytes
-from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.errors import Ambiguous, BadData, Missing, Unsupported, unknown
 from holdfast.runtime.guess import path_meant
 from holdfast.sources.data.shared.tables import SUFFIXES, Table, open_table
 from holdfast.storage.documents import parse_json
@@ -53,13 +53,13 @@ def open_task(root: Path, split: str | None = None, config: str | None = None) -
         HoldfastError: no such folder, split, or table; or a task of another kind.
     """
     if not root.is_dir():
-        raise HoldfastError(
+        raise Missing(
             f"retrieval:{root}: expected the folder of a task, found none; {path_meant(root)}, or download the task "
             "first: hf download --repo-type dataset NAME --local-dir FOLDER"
         )
     tables = _tables(root, config)
     if strange := [name for name in OTHERS if name in tables]:
-        raise HoldfastError(
+        raise Unsupported(
             f"retrieval:{root}: expected queries that search the whole corpus by an image alone, got the table "
             f"{strange[0]}, {OTHERS[strange[0]]}; choose another task"
         )
@@ -81,7 +81,7 @@ def _tables(root: Path, config: str | None) -> FilesOf:
     if config is not None and config not in configs:
         raise unknown(f"config of retrieval:{root}", config, [name for name in configs if name])
     if config is None and None not in configs and configs:
-        raise HoldfastError(
+        raise Ambiguous(
             f"retrieval:{root} has the configs {', '.join(sorted(filter(None, configs)))}; choose with ?config=NAME"
         )
     return configs.get(config, {})
@@ -109,10 +109,10 @@ def _arrow(folder: Path) -> list[Path]:
         state = parse_json(read_bytes(folder / "state.json"))
         files = [folder / entry["filename"] for entry in state["_data_files"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise HoldfastError(f"cannot read {str(folder / 'state.json')!r}, of save_to_disk; save it again") from error
+        raise BadData(f"cannot read {str(folder / 'state.json')!r}, of save_to_disk; save it again") from error
     # An index would give other rows than the files have, or in another order
     if state.get("_indices_data_files"):
-        raise HoldfastError(f"{str(folder)!r}: expected a data set without indices; save it after flatten_indices()")
+        raise BadData(f"{str(folder)!r}: expected a data set without indices; save it after flatten_indices()")
     return files
 
 
@@ -121,7 +121,7 @@ def _find_splits(root: Path, kind: str, tables: FilesOf) -> dict[str, list[Path]
     for name in KINDS[kind]:
         if name in tables:
             return tables[name]
-    raise HoldfastError(
+    raise Missing(
         f"retrieval:{root}: expected the table {kind}, got {', '.join(tables) or 'no table'}; a task has {LAYOUTS}"
     )
 
@@ -133,7 +133,7 @@ def _choose_split(root: Path, split: str | None, splits: list[str]) -> str:
     # The usual split before others, and the only one in any case
     usual = [name for name in USUAL if name in splits] or splits
     if split is None and len(usual) > 1 and usual is splits:
-        raise HoldfastError(f"retrieval:{root} has the splits {', '.join(splits)}; choose with ?split=NAME")
+        raise Ambiguous(f"retrieval:{root} has the splits {', '.join(splits)}; choose with ?split=NAME")
     return usual[0] if split is None else split
 
 
@@ -143,7 +143,7 @@ def _files(root: Path, kind: str, splits: dict[str, list[Path]], split: str) -> 
         raise unknown(f"split of the {kind} of retrieval:{root}", split, filter(None, splits))
     files = splits[split] if split in splits else next(iter(splits.values()))
     if len({file.suffix for file in files}) != 1:
-        raise HoldfastError(
+        raise BadData(
             f"retrieval:{root}: expected the {kind} in files of one format, got "
             f"{', '.join(file.name for file in files[:4]) or 'none'}; remove the others"
         )

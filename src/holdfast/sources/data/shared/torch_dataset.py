@@ -11,7 +11,7 @@ from torch import Tensor
 
 from holdfast.core import ImageSource
 from holdfast.runtime.checked import check_arguments
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadData, BadValue, Failed, HoldfastError
 from holdfast.runtime.foreign import foreign
 from holdfast.sources.data.shared.in_processes import InProcesses
 from holdfast.sources.data.shared.in_words import join_names
@@ -52,11 +52,11 @@ class TorchDataset(ImageSource):
         self.name = name or f"a {type(items).__name__}"
         if not hasattr(items, "__getitem__") or not hasattr(items, "__len__"):
             hint = "; give its .dataset" if hasattr(items, "dataset") else ""
-            raise HoldfastError(
+            raise BadValue(
                 f"images: expected a dataset with a length and numbered items, got {type(items).__name__}{hint}"
             )
         if processes < 0:
-            raise HoldfastError(f"{self.name}: expected 0 or more processes, got {processes}")
+            raise BadValue(f"{self.name}: expected 0 or more processes, got {processes}")
         # Its length may be code of the user's too
         with foreign(self.name, "asked for its length", wrap=True, alone=True):
             self._items, self._count = items, len(items)
@@ -69,7 +69,7 @@ class TorchDataset(ImageSource):
         # What draws anew shows it soon; to read all twice would double the time
         for index in range(min(READ_TWICE, len(self))):
             if not _same(self.load(index), self.load(index)):
-                raise HoldfastError(
+                raise Failed(
                     f"{self}: expected the same image whenever it is read, image {index} changed; leave random "
                     "augmentation out of the dataset's transform"
                 )
@@ -119,7 +119,7 @@ class TorchDataset(ImageSource):
         answers = list(zip(indices, self._processes.read(indices), strict=True))
         for index, (_, problem) in answers:
             if problem:
-                raise HoldfastError(f"{self._describe_item(index)}, while it was read: {problem}")
+                raise Failed(f"{self._describe_item(index)}, while it was read: {problem}")
         return [make(item, self._describe_item(index)) for index, (item, _) in answers]
 
     def _describe_item(self, index: int) -> str:
@@ -162,7 +162,7 @@ def _image(picture: Any, item: str) -> PIL.Image.Image | Float[Tensor, "channel 
             picture = picture.transpose(2, 0, 1)
         picture = torch.from_numpy(np.ascontiguousarray(picture))
     if not isinstance(picture, Tensor):
-        raise HoldfastError(
+        raise BadData(
             f"{item}: expected a picture, tensor or array, got {type(picture).__name__}; an item is an image, "
             f"(image, class) or a mapping with one of {', '.join(IMAGE)}"
         )
@@ -175,7 +175,7 @@ def _pixels(values: Tensor, item: str) -> Tensor:
     values = values.detach().cpu()
     values = values[None] if values.ndim == 2 else values
     if values.ndim != 3 or values.shape[0] not in (1, 3):
-        raise HoldfastError(
+        raise BadData(
             f"{item}: expected a tensor [C, H, W] or an array [H, W, C] with C = 1 or 3, got {list(values.shape)}"
         )
     if values.dtype in (torch.uint8, torch.bool):
@@ -186,7 +186,7 @@ def _pixels(values: Tensor, item: str) -> Tensor:
     try:
         check_range(float(values.min()), float(values.max()), item)
     except HoldfastError as error:
-        raise HoldfastError(
+        raise error.retell(
             f"{error}; a Normalize in the dataset's transform belongs to the encoder: give mean and std instead"
         ) from error
     return values

@@ -9,7 +9,7 @@ from torch import nn
 
 from holdfast.core.encoder import Encoder
 from holdfast.core.geometry import ASSUMED, BY_CALLER, Geometry
-from holdfast.runtime.errors import HoldfastError, first_line
+from holdfast.runtime.errors import Failed, HoldfastError, Mismatch, Missing, first_line
 from holdfast.sources.encoders.shared.channels import IN_WORDS, Reversed
 from holdfast.sources.encoders.shared.layer import Tap
 from holdfast.sources.encoders.shared.options import Common
@@ -94,14 +94,14 @@ def assemble(
         mean, std, source = common.mean, common.std, BY_CALLER
     _check_said(preprocessing, common)
     if mean is None or std is None:
-        raise HoldfastError(
+        raise Missing(
             f"encoder {common.name!r}: {source} holds no mean and std; give them, for example "
             "?mean=0.485,0.456,0.406&std=0.229,0.224,0.225, or ?mean=0&std=1 if images are not normalised"
         )
     geometry, shape = preprocessing.geometry, preprocessing.shape
     for word, values in (("means", mean), ("stds", std)):
         if isinstance(values, Sequence) and len(values) not in (1, shape[0]):
-            raise HoldfastError(
+            raise Mismatch(
                 f"encoder {common.name!r} takes {shape[0]} channels, {source} has {len(values)} {word}; give one, "
                 f"or {shape[0]}"
             )
@@ -161,7 +161,7 @@ def _check_said(preprocessing: Preprocessing, common: Common) -> None:
         lacking.append("mean=0.485,0.456,0.406&std=0.229,0.224,0.225")
     if preprocessing.problem and lacking:
         whole = " (resize=squash takes the whole picture)" if "resize" in lacking[0] else ""
-        raise HoldfastError(
+        raise Missing(
             f"encoder {common.name!r}: {preprocessing.problem}; say what is done to them instead, as the network was "
             f"trained, such as ?{'&'.join(lacking)}{whole}"
         )
@@ -174,4 +174,4 @@ def _wrap_errors(name: str, shape: tuple[int, int, int]) -> Iterator[None]:
     except HoldfastError:
         raise
     except Exception as error:  # whatever a foreign network raises, the user wants to know which and for what input
-        raise HoldfastError(f"encoder {name!r} fails on images {list(shape)}: {first_line(error)}") from error
+        raise Failed(f"encoder {name!r} fails on images {list(shape)}: {first_line(error)}") from error

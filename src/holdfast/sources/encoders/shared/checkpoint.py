@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import HoldfastError, Mismatch, Missing, UnknownName
 from holdfast.sources.encoders.shared.formats import FORMATS, PLAIN, Format
 from holdfast.sources.encoders.shared.heads import head, last_linear, sequence, within
 from holdfast.sources.encoders.shared.naming import PREFIXES, TABLES, WRAPPERS, Choice, Place, by_bare_names, locate
@@ -81,7 +81,7 @@ class Checkpoint:
         name = (layer or "").partition(".")[0]
         if layer in LAYERS and name in _HEADS and name not in self.heads:
             has = ", ".join(("pooled", *self.heads))
-            raise HoldfastError(f"weights file {self.path!r} brings no {name}, expected one of its layers: {has}")
+            raise Missing(f"weights file {self.path!r} brings no {name}, expected one of its layers: {has}")
         built = {
             name: head(tensors, self.format.activation, f"{self.path!r}, {name}")
             for name, tensors in self.heads.items()
@@ -204,7 +204,7 @@ def _unknown(path: str, state: Mapping[str, Tensor], wanted: Collection[str]) ->
     if not starts:
         held = ", ".join(f"{name} {list(value.shape)}" for name, value in list(state.items())[:3]) or "no tensors"
         more = f" and {len(state) - 3} more" if len(state) > 3 else ""
-        return HoldfastError(
+        return Mismatch(
             f"weights file {path!r} holds no weights of this network ({min(wanted, default='none')} and others), but "
             f"{held}{more}; give a file of the whole encoder; a head alone is one for a probe: trained[path=FILE]"
         )
@@ -213,7 +213,7 @@ def _unknown(path: str, state: Mapping[str, Tensor], wanted: Collection[str]) ->
     # All ends of the beginning, "a.b.c.", "b.c.", "c.", for a wrapper may stand before a known word
     ends = ["".join(parts[i:]) for parts in [re.findall(r"[^.]*\.", beginning)] for i in range(len(parts))]
     closest = max(known, key=lambda prefix: max(SequenceMatcher(None, prefix, end).ratio() for end in ends))
-    return HoldfastError(
+    return UnknownName(
         f"weights file {path!r}: its names begin with {beginning!r}, which is not a known prefix; the closest is "
         f"{closest!r}, known are {', '.join(known)} and module. before them; where these are the encoder's weights, "
         f"say prefix={beginning.removesuffix('.')}"

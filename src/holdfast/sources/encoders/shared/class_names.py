@@ -6,7 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.numerics.geometry.class_directions import directions
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadData, Mismatch
 from holdfast.sources.encoders.shared.weights import read_safetensors
 
 EMBEDDINGS = "embeddings"
@@ -25,13 +25,13 @@ def read_directions(path: str, dim: int) -> Float[Tensor, "classes dim"]:
     """
     state, _ = read_safetensors(path)
     if EMBEDDINGS not in state:
-        raise HoldfastError(
+        raise BadData(
             f"{path!r}: expected a tensor {EMBEDDINGS!r} [classes, dim] or [classes, prompts, dim], got "
             f"{', '.join(sorted(state)) or 'nothing'}; write one with holdfast embed-names"
         )
     weights = directions(state[EMBEDDINGS].float(), path)
     if weights.shape[1] != dim:
-        raise HoldfastError(
+        raise Mismatch(
             f"{path!r}: the names have {weights.shape[1]} dimensions, the representations {dim}; take the text tower "
             "that belongs to this encoder, and the encoder's representation in the joint space"
         )
@@ -51,7 +51,7 @@ def read_names(path: str) -> list[str]:
     except ValueError:
         names = None
     if not isinstance(names, list) or len(names) < 2:
-        raise HoldfastError(
+        raise BadData(
             f"{path!r}: expected the names of at least two classes, got none; write them with holdfast embed-names"
         )
     return list(map(str, names))

@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from holdfast.core.source_spec import Options, take
 from holdfast.runtime.checked import integer, number
-from holdfast.runtime.errors import HoldfastError, first_line, os_reason
+from holdfast.runtime.errors import BadValue, Failed, Missing, first_line, os_reason
 from holdfast.runtime.privacy import redact_secrets
 from holdfast.runtime.version import VERSION
 from holdfast.storage.answers import count_call
@@ -93,20 +93,20 @@ def read_address(scheme: str, name: str, options: Options) -> Address:
         parts = urlsplit(f"{scheme}:{name}")
         usable = bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:  # a port that is none
-        raise HoldfastError(f"{spec}: expected {scheme}://HOST:PORT/PATH, with a port from 1 to 65535") from None
+        raise BadValue(f"{spec}: expected {scheme}://HOST:PORT/PATH, with a port from 1 to 65535") from None
     if "@" in parts.netloc:
-        raise HoldfastError(
+        raise BadValue(
             f"{spec}: a URL holds no user and password here, for specs stand in records; put the credential into an "
             "environment variable and give ?token_env=ITS_NAME"
         )
     if not usable or not name.isascii() or not name.isprintable() or " " in name or "#" in name:
-        raise HoldfastError(
+        raise BadValue(
             f"{spec}: expected {scheme}://HOST/PATH of printable ASCII, such as {scheme}://localhost:8000/embed"
         )
     # The service's own query, which would else be taken for options of ours
     query = take(options, "query", str, "")
     if redact_secrets(query) != query or _KEY.search(query):
-        raise HoldfastError(
+        raise BadValue(
             f"{scheme}:{name}: query= holds a credential, and specs stand in records; give ?token_env=NAME instead"
         )
     address = Address(
@@ -153,12 +153,10 @@ def _credential(address: Address) -> dict[str, str]:
     value = os.environ.get(name, "").strip() if _VARIABLE.fullmatch(name) else ""
     if not value:
         shown = f" {name}" if re.fullmatch("[A-Z_][A-Z0-9_]*", name) else ""
-        raise HoldfastError(
-            f"{address}: token_env= names an environment variable, and{shown or ' it'} is not set; export it"
-        )
+        raise Missing(f"{address}: token_env= names an environment variable, and{shown or ' it'} is not set; export it")
     # A line feed would begin another header, and http.client shows the value that it refuses
     if not value.isascii() or not value.isprintable():
-        raise HoldfastError(f"{address}: expected printable ASCII in the environment variable {name}")
+        raise BadValue(f"{address}: expected printable ASCII in the environment variable {name}")
     return {address.token_header: f"Bearer {value}" if address.token_header == BEARER else value}
 
 
@@ -229,7 +227,7 @@ class Client:
                 reply = self._ask(body, headers)
             except ssl.SSLError as error:
                 # A certificate that is refused now will be in a second
-                raise HoldfastError(f"{self.address}: no encrypted connection: {first_line(error)}") from error
+                raise Failed(f"{self.address}: no encrypted connection: {first_line(error)}") from error
             except (OSError, http.client.HTTPException) as error:
                 self._close()
                 # A connection that was idle may have been closed by the other side, which says nothing of this question
@@ -239,7 +237,7 @@ class Client:
                 problem = "no answer within its time" if isinstance(error, TimeoutError) else _reason(error)
                 # Where nobody ever answered, the URL is wrong, rather than the service busy
                 if not self._answered and isinstance(error, (ConnectionRefusedError, socket.gaierror)):
-                    raise HoldfastError(
+                    raise Failed(
                         f"{self.address}: nobody answers there ({problem}); start it, or mend the URL"
                     ) from error
             else:
@@ -254,13 +252,13 @@ class Client:
             if attempt > (0 if self._down else self.address.retries):
                 self._down = True
                 times = "once" if attempt == 1 else f"{attempt} times"
-                raise HoldfastError(
+                raise Failed(
                     f"{self.address}: asked {times}, {problem}; when it answers again, the same command goes on "
                     "from what is stored"
                 )
             # Nobody would know what is waited for
             if asked is not None and asked > PATIENCE:
-                raise HoldfastError(
+                raise Failed(
                     f"{self.address}: {problem}, and wants to be asked in {asked:.0f} s; run the same command then"
                 )
             time.sleep(wait if asked is None else asked)
@@ -286,7 +284,7 @@ class Client:
             pieces.append(piece)
             if (size := size + len(piece)) > MOST:
                 self._close()
-                raise HoldfastError(f"{self.address}: its answer has more than {MOST:,} bytes; expected vectors alone")
+                raise Failed(f"{self.address}: its answer has more than {MOST:,} bytes; expected vectors alone")
             # Each piece may come in time, and all of them never
             if time.monotonic() > end:
                 raise TimeoutError
@@ -307,12 +305,12 @@ class Client:
             self._connection.close()
             self._connection = None
 
-    def _refuse(self, reply: Reply) -> HoldfastError:
+    def _refuse(self, reply: Reply) -> Failed:
         """Return the error for a question that was refused for good."""
         if 300 <= reply.status < 400:
             # Images, and a credential, go where the spec says, and nowhere else
             place = redact_secrets("".join(c for c in reply.moved if c.isprintable()))[:200]
-            return HoldfastError(
+            return Failed(
                 f"{self.address}: it has moved to {place or 'an unknown place'}; give that URL, if you trust it"
             )
         advice = ""
@@ -320,7 +318,7 @@ class Client:
             advice = "; ?token_env=NAME names the environment variable that holds the credential"
         elif reply.status == HTTPStatus.NOT_FOUND:
             advice = "; look at the path of the URL"
-        return HoldfastError(f"{self.address}: it says {reply.in_words}{advice}")
+        return Failed(f"{self.address}: it says {reply.in_words}{advice}")
 
 
 def _reason(error: Exception) -> str:

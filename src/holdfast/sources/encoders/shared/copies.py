@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from holdfast.core.encoder import Encoder
 from holdfast.core.source_spec import parse
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadValue, Unsupported
 from holdfast.runtime.network import copy_of
 from holdfast.runtime.privacy import public
 from holdfast.sources.encoders.shared.weights import fill
@@ -25,14 +25,14 @@ def trainable(encoder: Encoder) -> Encoder:
         HoldfastError: a mean over draws, a network that was traced, or whose weights are no parameters.
     """
     if encoder.draws is not None:
-        raise HoldfastError(
+        raise Unsupported(
             f"encoder {encoder.name!r}: expected a network to train, got the mean of {encoder.draws} draws of one; "
             "leave draws out"
         )
     # Anywhere inside: one traced part is enough
     for module in encoder.modules():
         if isinstance(module, (torch.fx.GraphModule, torch.jit.ScriptModule)):
-            raise HoldfastError(
+            raise Unsupported(
                 f"encoder {encoder.name!r}: expected a torch module to train, got a traced one, which may keep weights "
                 "as constants and knows no training mode; open the original network"
             )
@@ -40,7 +40,7 @@ def trainable(encoder: Encoder) -> Encoder:
     # Whole numbers, such as counters, have no gradient
     floats = [value for value in student.module.parameters() if value.is_floating_point()]
     if not floats and any(value.is_floating_point() for value in student.module.buffers()):
-        raise HoldfastError(
+        raise Unsupported(
             f"encoder {encoder.name!r}: expected weights that are parameters to train them, got buffers only; "
             "open the original network"
         )
@@ -113,9 +113,7 @@ def with_weights(spec: str, path: str | Path) -> str:
     kept = {key: value for key, value in options.items() if key not in ("weights", "prefix", "ema", "seed", "label")}
     if source == "file" or (source is None and name.endswith(".safetensors")):
         if "?" in str(path):
-            raise HoldfastError(
-                f"expected a path without '?', which begins the options of file:PATH, got {str(path)!r}"
-            )
+            raise BadValue(f"expected a path without '?', which begins the options of file:PATH, got {str(path)!r}")
         # The file says mean and std itself
         kept, head = {key: value for key, value in kept.items() if key not in ("mean", "std")}, f"file:{path}"
     else:

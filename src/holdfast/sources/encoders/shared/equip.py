@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from torch import nn
 
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import Missing
 from holdfast.sources.encoders.shared.assemble import Preprocessing
 from holdfast.sources.encoders.shared.checkpoint import LAYERS, Checkpoint, read_checkpoint
 from holdfast.sources.encoders.shared.naming import Choice
@@ -38,7 +38,7 @@ def equip(network: nn.Module, classifier: str | None, checkpoint: Checkpoint, la
     # A layer inside the classifier needs one
     inside = layer is not None and layer != f"{classifier}.input" and f"{layer}.".startswith(f"{classifier}.")
     if head is None and inside:
-        raise HoldfastError(f"weights file {checkpoint.path!r} brings no {classifier}, expected one for layer={layer}")
+        raise Missing(f"weights file {checkpoint.path!r} brings no {classifier}, expected one for layer={layer}")
     # Out of the way while the encoder is filled, whose state has none
     network.set_submodule(classifier, nn.Identity())
     fill(network, checkpoint.state, f"weights file {checkpoint.path!r}")
@@ -54,14 +54,12 @@ def resolve_layer(common: Common, classifier: str | None) -> Common:
     if common.layer not in LAYERS:
         return common
     if classifier is None:
-        raise HoldfastError(
-            f"{common.name}: layer={common.layer} needs a network with a classifier; name another layer"
-        )
+        raise Missing(f"{common.name}: layer={common.layer} needs a network with a classifier; name another layer")
     if common.layer == "pooled":
         # What goes into the classifier is what the last pooling gives
         return replace(common, layer=f"{classifier}.input")
     if common.weights in ("default", "random"):
-        raise HoldfastError(
+        raise Missing(
             f"{common.name}: layer={common.layer} is a head that a weights file brings; give ?weights=FILE, "
             "or layer=pooled"
         )

@@ -6,7 +6,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import Unsupported
 
 _ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU}
 
@@ -39,7 +39,7 @@ def last_linear(module: nn.Module, name: str) -> nn.Module:
     # In the order of the modules, which is that of a sequence
     linear = [layer for layer in module.modules() if isinstance(layer, nn.Linear)]
     if not linear:
-        raise HoldfastError(f"{name} has no linear layer")
+        raise Unsupported(f"{name} has no linear layer")
     return linear[-1]
 
 
@@ -63,7 +63,7 @@ def _module(tensors: Mapping[str, Tensor], activation: Literal["relu", "gelu"], 
     parts = list(dict.fromkeys(key.partition(".")[0] for key in tensors if "." in key))
     if not parts or any("." not in key for key in tensors):
         shapes = ", ".join(f"{key} {list(value.shape)}" for key, value in tensors.items())
-        raise HoldfastError(f"{name}: expected linear layers and BatchNorms, got {shapes}; choose another layer")
+        raise Unsupported(f"{name}: expected linear layers and BatchNorms, got {shapes}; choose another layer")
     # Parts with names of their own keep these
     if not all(part.isdigit() for part in parts):
         return nn.Sequential(OrderedDict((p, _module(within(tensors, f"{p}."), activation, name)) for p in parts))

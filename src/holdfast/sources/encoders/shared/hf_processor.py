@@ -14,7 +14,7 @@ from torch import Tensor
 
 from holdfast.core.geometry import Geometry, Interpolation, Resampler, Rounding
 from holdfast.core.normalisation import LARGEST
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import HoldfastError, Unsupported
 from holdfast.sources.encoders.shared.assemble import Preprocessing
 from holdfast.sources.encoders.shared.original import BEYOND, Original, equal, sizes
 from holdfast.sources.encoders.shared.pictures import interpolation
@@ -75,13 +75,13 @@ def pixel_values(processor: Any, picture: PIL.Image.Image) -> Float[Tensor, "cha
     outputs = processor(images=picture, return_tensors="pt")
     if not isinstance(outputs, Mapping) or "pixel_values" not in outputs:
         given = ", ".join(outputs) if isinstance(outputs, Mapping) else type(outputs).__name__
-        raise HoldfastError(f"gives {given} of a picture and no pixel_values")
+        raise Unsupported(f"gives {given} of a picture and no pixel_values")
     values = outputs["pixel_values"]
     if len(values) != 1:
-        raise HoldfastError(f"cuts a picture into {len(values)} pieces")
+        raise Unsupported(f"cuts a picture into {len(values)} pieces")
     image = torch.as_tensor(values[0]).float()
     if image.ndim != 3 or image.shape[0] not in (1, 3):
-        raise HoldfastError(f"gives {list(image.shape)} of a picture and not [channel, height, width]")
+        raise Unsupported(f"gives {list(image.shape)} of a picture and not [channel, height, width]")
     return image
 
 
@@ -106,12 +106,12 @@ def _colours(original: Original, config: Mapping[str, Any]) -> tuple[_Colours, t
         expected = scale.diag()
     # Only a scale for each channel: no mixing, and none that inverts
     if not (bool((scale > 0).all()) and torch.allclose(gain, expected, atol=0.01 * float(scale.abs().max()))):
-        raise HoldfastError("changes colours by more than a mean and a standard deviation of each channel")
+        raise Unsupported("changes colours by more than a mean and a standard deviation of each channel")
     # p · scale + black = (p - mean) / std
     measured = _Colours((-black / scale).tolist(), (1 / scale).tolist(), backwards)
     if max(map(abs, measured.mean)) > LARGEST or max(measured.std) > LARGEST:
         ends = f"{float(black.min()):.3g} and {float((black + scale).max()):.3g}"
-        raise HoldfastError(f"makes {ends} of black and white, as if pixels were rescaled twice")
+        raise Unsupported(f"makes {ends} of black and white, as if pixels were rescaled twice")
     if backwards:
         measured = _Colours(measured.mean[::-1], measured.std[::-1], True)
     return _as_said(measured, config), (channels, height, width)
@@ -144,13 +144,13 @@ def _geometry(original: Original, config: Mapping[str, Any], found: Preprocessin
     for side in sizes(Geometry(found.shape[1:])):
         shape = original.of_noise(*side)[1].shape
         if shape != found.shape:
-            raise HoldfastError(
+            raise Unsupported(
                 f"gives images of different sizes, {list(found.shape)} and {list(shape)}, where an encoder takes one"
             )
     for candidate in _candidates(config, found):
         if equal(original, replace(found, geometry=candidate)):
             return candidate
-    raise HoldfastError(BEYOND)
+    raise Unsupported(BEYOND)
 
 
 def _candidates(config: Mapping[str, Any], found: Preprocessing) -> Iterator[Geometry]:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from holdfast.core.representation import no_tensor
 from holdfast.numerics.geometry.positions import Arrangement
-from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.errors import Mismatch, Unsupported, unknown
 from holdfast.sources.encoders.shared.checkpoint import LAYERS
 
 POOLS = {
@@ -42,7 +42,7 @@ class Reshaped(nn.Module):
     def forward(self, x: Float[Tensor, "batch channel height width"]) -> Shaped[Tensor, "..."]:
         """Run the network on inputs of its own shape."""
         if x[0].numel() != math.prod(self.shape):
-            raise HoldfastError(
+            raise Mismatch(
                 f"expected inputs of shape {list(self.shape)}, got {list(x.shape[1:])}; give data of as many numbers, "
                 f"for example --data 'gaussian?shape={math.prod(self.shape)}'"
             )
@@ -143,7 +143,7 @@ class Tap(nn.Module):
         # The name of a module may end with ".input" as well
         module = modules.get(layer, modules.get(layer.removesuffix(".input")))
         if isinstance(module, torch.jit.ScriptModule):
-            raise HoldfastError(
+            raise Unsupported(
                 f"layer {layer!r} is TorchScript, out of which nothing can be taken; open the original network, or "
                 "leave layer= out"
             )
@@ -178,14 +178,14 @@ class Tap(nn.Module):
             except _Found as stop:
                 captured.append(stop.value)
         if not captured:
-            raise HoldfastError(f"layer {self.layer!r} is never run when the network maps images; choose another layer")
+            raise Unsupported(f"layer {self.layer!r} is never run when the network maps images; choose another layer")
         return self._pool_output(captured[0])
 
     def _pool_output(self, value: Any) -> Tensor:
         if isinstance(value, (tuple, list)) and len(value) == 1:  # such as (tokens,)
             value = value[0]
         if not isinstance(value, Tensor):
-            raise HoldfastError(
+            raise Unsupported(
                 f"{self.source} gives a {no_tensor(value)}; expected one tensor, so choose another layer or that"
             )
         if self.pool == "none":
@@ -214,4 +214,4 @@ def _pool_tensor(x: Shaped[Tensor, "batch ..."], pool: str | None, origin: str) 
         4: "choose pool=avg or flatten, or pool=none for patches",
     }.get(x.ndim, "choose pool=flatten")
     problem = "not one vector per image" if pool is None else f"which pool={pool} does not take"
-    raise HoldfastError(f"{origin} gives {list(x.shape)}, {problem}; {advice}")
+    raise Unsupported(f"{origin} gives {list(x.shape)}, {problem}; {advice}")

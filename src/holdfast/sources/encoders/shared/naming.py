@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from holdfast.core.source_spec import Options, boolean, take
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import Ambiguous, Missing, UnknownName
 from holdfast.sources.encoders.shared.formats import Format
 from holdfast.sources.encoders.shared.heads import within
 
@@ -59,7 +59,7 @@ def read_choice(options: Options, file: str | None = None) -> Choice:
     """
     choice = Choice(take(options, "prefix", str, None), take(options, "ema", boolean, None))
     if choice != Choice() and (file or options.get("weights", "default")) in ("default", "random"):
-        raise HoldfastError(f"spec {options.spec!r}: prefix= and ema= choose among weights in a file; add weights=FILE")
+        raise Missing(f"spec {options.spec!r}: prefix= and ema= choose among weights in a file; add weights=FILE")
     return choice
 
 
@@ -147,7 +147,7 @@ def _resolve_prefix(prefix: str, state: Mapping[str, Tensor], path: str) -> str:
     root = "".join(f"{part}." for part in bare(prefix).split(".") if part)
     if not any(name.startswith(root) for name in state):
         firsts = ", ".join(dict.fromkeys(name.partition(".")[0] for name in state))
-        raise HoldfastError(f"weights file {path!r}: none of its names begins with {root!r}; they begin with {firsts}")
+        raise UnknownName(f"weights file {path!r}: none of its names begins with {root!r}; they begin with {firsts}")
     return root
 
 
@@ -172,14 +172,14 @@ def _choose_copy(copies: list[Place], choice: Choice, path: str) -> Place:
     kept = {None: means or plain, True: means, False: plain}[choice.ema]
     if not kept:
         wanted, got = ("the weights themselves", "their running mean") if means else ("a running mean", "weights")
-        raise HoldfastError(f"weights file {path!r}: expected {wanted}, got {got} alone; leave out ema=")
+        raise Missing(f"weights file {path!r}: expected {wanted}, got {got} alone; leave out ema=")
     # Equal copies are one, whatever they are called
     kept = sorted(_different(kept), key=lambda copy: _order(copy.prefix))
     first = kept[0]
     # timm prefers state_dict to model, where both are there
     if (rivals := kept[1:]) and [_order(copy.prefix) for copy in kept] != [0, 1]:
         places = " and at ".join(repr(copy.prefix) for copy in (first, *rivals))
-        raise HoldfastError(
+        raise Ambiguous(
             f"weights file {path!r} holds different weights of this network at {places}; say which: "
             f"prefix={(first.prefix or rivals[0].prefix).removesuffix('.')}"
         )

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from holdfast.core.source_spec import Options, finish, one_of, sides, take
 from holdfast.runtime.checked import integer, number
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import Conflict, Missing, UnknownName
 from holdfast.sources.encoders.shared.layer import POOLS
 from holdfast.sources.encoders.shared.pictures import PictureWords, picture_words
 
@@ -57,7 +57,7 @@ def read(options: Options, pools: tuple[str, ...] = tuple(POOLS), takes: tuple[s
     # Before anything is taken, so that all that is ignored is named at once
     if takes is not None and (ignored := [name for name in options if name not in ("label", *takes)]):
         may = ", ".join(("label", *takes))
-        raise HoldfastError(f"spec {options.spec!r}: this source takes {may}, got {', '.join(ignored)}; leave it out")
+        raise UnknownName(f"spec {options.spec!r}: this source takes {may}, got {', '.join(ignored)}; leave it out")
     common = Common(
         name=take(options, "label", _label, None) or options.spec,
         weights=take(options, "weights", str, "default"),
@@ -71,9 +71,9 @@ def read(options: Options, pools: tuple[str, ...] = tuple(POOLS), takes: tuple[s
     )
     finish(options)  # what is left nobody has asked for
     if (common.mean is None) != (common.std is None):
-        raise HoldfastError(f"spec {options.spec!r}: expected mean and std together; mean=0&std=1 for none")
+        raise Missing(f"spec {options.spec!r}: expected mean and std together; mean=0&std=1 for none")
     if common.grid is not None and common.pool != "none":
-        raise HoldfastError(f"spec {options.spec!r}: grid= says where patches lie, expected pool=none with it")
+        raise Conflict(f"spec {options.spec!r}: grid= says where patches lie, expected pool=none with it")
     return common
 
 

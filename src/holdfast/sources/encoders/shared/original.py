@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core.geometry import Geometry
-from holdfast.runtime.errors import HoldfastError, first_line
+from holdfast.runtime.errors import Failed, HoldfastError, first_line
 from holdfast.runtime.foreign import foreign
 from holdfast.sources.data.shared.geometry import Pixels, render
 from holdfast.sources.encoders.shared.assemble import Preprocessing
@@ -48,7 +48,7 @@ class Original:
         except HoldfastError:
             raise
         except Exception as error:  # whatever a foreign library raises
-            raise HoldfastError(f"fails on a picture alone ({type(error).__name__}: {first_line(error)})") from error
+            raise Failed(f"fails on a picture alone ({type(error).__name__}: {first_line(error)})") from error
 
     def of_noise(self, height: int, width: int) -> tuple[PIL.Image.Image, Float[Tensor, "channel height width"]]:
         """Return a picture of coloured noise, the same for each size, and what it makes of it."""

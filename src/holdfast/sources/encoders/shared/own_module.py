@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.errors import BadValue, unknown
 from holdfast.runtime.foreign import foreign
 
 
@@ -22,7 +22,7 @@ def look_up(spec: str, name: str, form: str) -> Any:
     """
     module_name, _, attribute = name.partition(":")
     if not attribute:
-        raise HoldfastError(f"{spec}: expected {form}, got no ':{form.rpartition(':')[2]}'")
+        raise BadValue(f"{spec}: expected {form}, got no ':{form.rpartition(':')[2]}'")
     # As `python -m` does, so that a module beside the spec is found
     if str(Path.cwd()) not in sys.path and "" not in sys.path:
         sys.path.insert(0, str(Path.cwd()))

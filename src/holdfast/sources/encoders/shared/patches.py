@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from holdfast.core.grid import Grid
 from holdfast.numerics.geometry.positions import PREFIX, Arrangement, arrangement
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import Mismatch, Missing, Unsupported
 from holdfast.sources.encoders.shared.layer import Tap
 
 
@@ -38,7 +38,7 @@ def find_grid(
         value = tap(x)
     shape = tuple(value.shape)
     if len(shape) not in (3, 4) or shape[0] != len(x):
-        raise HoldfastError(
+        raise Unsupported(
             f"encoder {name!r}: pool=none expected a map [{len(x)}, C, rows, columns] or tokens [{len(x)}, T, D], got "
             f"{list(shape)} from {tap.source}; name a layer before the pooling, ?layer=..."
         )
@@ -65,7 +65,7 @@ def _fit_grid(shape: tuple[int, ...], grid: tuple[int, int], name: str) -> Arran
     if len(shape) == 3 and 0 <= (prefix := shape[1] - rows * columns) <= PREFIX:
         return Arrangement(rows, columns, "tokens", prefix)
     fits = f"{shape[1]} tokens" if len(shape) == 3 else f"a map {list(shape)}"
-    raise HoldfastError(
+    raise Mismatch(
         f"encoder {name!r}: grid={rows}x{columns}, {rows * columns} patches, does not fit {fits}"
         + (f" (at most {PREFIX} before them are not patches)" if len(shape) == 3 else "")
     )
@@ -77,7 +77,7 @@ def _infer_grid(shape: tuple[int, ...], size: tuple[int, int], grids: list[tuple
         places = Arrangement(shape[2], shape[3], "channels first")
     # More than a class token before them is believed only where a map had these rows and columns
     if places is None or (places.prefix > 1 and (places.rows, places.columns) not in grids):
-        raise HoldfastError(
+        raise Missing(
             f"encoder {name!r}: pool=none cannot tell how {shape[1]} tokens lie in the image; say so, as in "
             "?grid=14x14 (rows x columns; what comes before them is left out)"
         )

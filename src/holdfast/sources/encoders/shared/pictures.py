@@ -5,7 +5,7 @@ from typing import Literal, cast, get_args
 
 from holdfast.core.geometry import Geometry, Interpolation, Resampler
 from holdfast.core.source_spec import Options, one_of, positive, sides, take
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadValue, Conflict, HoldfastError, Missing, UnknownName
 
 SQUASH: Literal["squash"] = "squash"
 
@@ -57,7 +57,7 @@ def picture_words(options: Options) -> PictureWords:
     else:
         _check_inside(words.size, resize, options.spec)
         return words
-    raise HoldfastError(f"spec {options.spec!r}: {problem}")
+    raise BadValue(f"spec {options.spec!r}: {problem}")
 
 
 def override_geometry(
@@ -82,7 +82,7 @@ def override_geometry(
     if geometry is None and words.resize is None:
         if words.interpolation is None and words.resampler is None:
             return None
-        raise HoldfastError(
+        raise Missing(
             f"{spec}: {words.given} is not enough, for the source says nothing of how pictures become the input; "
             "give resize=256&crop=224, or resize=squash"
         )
@@ -133,7 +133,7 @@ def interpolation(name: str) -> Interpolation:
     match name:
         case "nearest" | "bilinear" | "bicubic" | "lanczos":
             return name
-    raise HoldfastError(f"interpolation {name!r} is none of nearest, bilinear, bicubic, lanczos")
+    raise UnknownName(f"interpolation {name!r} is none of nearest, bilinear, bicubic, lanczos")
 
 
 def _check_inside(size: tuple[int, int] | None, resize: int | tuple[int, int] | str | None, spec: str) -> None:
@@ -147,7 +147,7 @@ def _check_inside(size: tuple[int, int] | None, resize: int | tuple[int, int] | 
         has, more = f"squashed to {resize[0]}x{resize[1]}", f"{high}x{wide}"
     else:
         return
-    raise HoldfastError(
+    raise Conflict(
         f"{spec}: a picture {has} has no {high}x{wide} pixels to crop; give resize={more} or more, or a smaller crop"
     )
 

@@ -14,7 +14,7 @@ import PIL.Image
 
 from holdfast.core.outside import BYTES, Wanted, as_tensor, describe
 from holdfast.core.source_spec import Options, one_of, take
-from holdfast.runtime.errors import HoldfastError, first_line
+from holdfast.runtime.errors import Ambiguous, Conflict, Failed, Missing, NotFinite, UnknownName, first_line
 from holdfast.sources.encoders.shared.connection import Reply
 from holdfast.storage.documents import parse_json
 
@@ -73,7 +73,7 @@ class Question:
             try:
                 answer = parse_json(reply.body)
             except ValueError as error:
-                raise HoldfastError(f"expected JSON, got {reply.kind}, {reply.beginning!r}") from error
+                raise Failed(f"expected JSON, got {reply.kind}, {reply.beginning!r}") from error
             find = PROTOCOLS[self.protocol].find
             values = find(answer, self) if find and not self.vectors else walk(answer, self.vectors or "")
         vectors = as_tensor(values).numpy()
@@ -81,10 +81,10 @@ class Question:
             vectors = vectors[None]
         if vectors.ndim < 2 or len(vectors) != count or prod(vectors.shape[2:]) != 1 or not vectors.size:
             tokens = "; of tokens the first is ?vectors=*.0" if vectors.ndim == 3 and len(vectors) == count else ""
-            raise HoldfastError(f"expected one vector for each of {count} images, got {list(vectors.shape)}{tokens}")
+            raise Failed(f"expected one vector for each of {count} images, got {list(vectors.shape)}{tokens}")
         # Here, not where they are compared: an answer that is none is not kept
         if bad := int((~np.isfinite(vectors.reshape(count, -1)).all(1)).sum()):
-            raise HoldfastError(f"expected finite numbers, got NaN or infinity for {bad} of {count} images")
+            raise NotFinite(f"expected finite numbers, got NaN or infinity for {bad} of {count} images")
         return vectors.reshape(count, -1)
 
 
@@ -118,12 +118,12 @@ def read_question(options: Options) -> tuple[Question, Wanted | None]:
     given, output = take(options, "input", str, ""), take(options, "output", str, None)
     fields = take(options, "fields", _fields, {})
     if name == "kserve" and not given:
-        raise HoldfastError(f"{options.spec}: protocol=kserve needs ?input=, the name of the tensor that takes images")
+        raise Missing(f"{options.spec}: protocol=kserve needs ?input=, the name of the tensor that takes images")
     if name != "kserve" and (given or output):
-        raise HoldfastError(f"{options.spec}: input= and output= are names of protocol=kserve; leave them out")
+        raise Conflict(f"{options.spec}: input= and output= are names of protocol=kserve; leave them out")
     # What a PNG cannot hold: other numbers, axes and colours than its own
     if body == "png" and (clash := [key for key in ("dtype", "layout", "channels", "mean", "std") if key in options]):
-        raise HoldfastError(f"{options.spec}: a PNG says itself what it holds; leave out {', '.join(clash)}")
+        raise Conflict(f"{options.spec}: a PNG says itself what it holds; leave out {', '.join(clash)}")
     wanted = Wanted("nhwc", "rgb", "uint8", None, BYTES) if body == "png" else None
     return Question(name, body, path, fields, given, output), wanted
 
@@ -150,7 +150,7 @@ def walk(answer: Any, path: str) -> Any:
     # What came instead, and what the service itself says is wrong
     got = f"the keys {', '.join(map(str, list(answer)[:8]))}" if isinstance(answer, dict) else describe(answer)
     words = f" ({_message(answer)!r})" if _message(answer) else ""
-    raise HoldfastError(f"expected {step!r} in its answer, got {got}{words}; ?vectors= is the path to the vectors")
+    raise Failed(f"expected {step!r} in its answer, got {got}{words}; ?vectors= is the path to the vectors")
 
 
 def _message(answer: Any) -> str:
@@ -166,9 +166,7 @@ def _in_order(entries: list[Any]) -> list[Any]:
         return entries
     # Each of them once: an image that is named twice stands for another one that is missing
     if places.keys() != set(range(len(entries))):
-        raise HoldfastError(
-            f"expected each index from 0 to {len(entries) - 1} once in its answer, got {list(places)[:8]}"
-        )
+        raise Failed(f"expected each index from 0 to {len(entries) - 1} once in its answer, got {list(places)[:8]}")
     return [places[place] for place in range(len(entries))]
 
 
@@ -181,9 +179,9 @@ def _tensor(answer: Any, question: Question) -> Any:
     outputs = walk(answer, "outputs")
     named = {str(walk(entry, "name")): entry for entry in outputs} if isinstance(outputs, list) else {}
     if question.output is None and len(named) != 1:
-        raise HoldfastError(f"it has several outputs, or none; give ?output= one of: {', '.join(named) or 'none'}")
+        raise Ambiguous(f"it has several outputs, or none; give ?output= one of: {', '.join(named) or 'none'}")
     if (entry := named.get(question.output or next(iter(named)))) is None:
-        raise HoldfastError(f"expected the output {question.output!r}, got {', '.join(named)}; mend ?output=")
+        raise UnknownName(f"expected the output {question.output!r}, got {', '.join(named)}; mend ?output=")
     # Its numbers may come in a row
     shape, data = walk(entry, "shape"), as_tensor(walk(entry, "data")).numpy()
     if (
@@ -191,7 +189,7 @@ def _tensor(answer: Any, question: Question) -> Any:
         or not all(isinstance(side, int) and side >= 0 for side in shape)
         or prod(shape) != data.size
     ):
-        raise HoldfastError(f"expected as many numbers as its shape {shape} says, got {data.size}")
+        raise Failed(f"expected as many numbers as its shape {shape} says, got {data.size}")
     return data.reshape(shape)
 
 
@@ -245,7 +243,7 @@ def _read_npy(data: bytes) -> np.ndarray:
             raise ValueError(f"{list(shape)} of {kind} are not what {len(data):,} bytes hold")
         return np.frombuffer(data, kind, offset=file.tell()).reshape(shape, order="F" if by_column else "C")
     except (ValueError, KeyError, TypeError, SyntaxError) as error:
-        raise HoldfastError(f"expected a .npy array, got a damaged one: {first_line(error)}") from error
+        raise Failed(f"expected a .npy array, got a damaged one: {first_line(error)}") from error
 
 
 def _fields(text: str) -> dict[str, str | float | int]:

@@ -13,7 +13,15 @@ from holdfast.core.geometry import BY_CALLER
 from holdfast.core.outside import BYTES, Call, Outside, Wanted
 from holdfast.core.source_spec import Options, one_of, positive, take
 from holdfast.runtime.doors import digest_file
-from holdfast.runtime.errors import HoldfastError, first_line, unknown
+from holdfast.runtime.errors import (
+    Ambiguous,
+    BadData,
+    Conflict,
+    Missing,
+    Unsupported,
+    first_line,
+    unknown,
+)
 from holdfast.runtime.guess import path_meant
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.options import Common, read
@@ -111,7 +119,7 @@ def read_wanted(options: Options) -> tuple[Wanted, Common]:
     batch = take(options, "batch", positive, None)
     common = read(options, takes=TAKES)
     if dtype == "uint8" and common.mean is not None:
-        raise HoldfastError(f"{options.spec}: dtype=uint8 is pixels from 0 to 255 as they are; leave out mean, std")
+        raise Conflict(f"{options.spec}: dtype=uint8 is pixels from 0 to 255 as they are; leave out mean, std")
     return Wanted(layout, channels, dtype, batch, BYTES if dtype == "uint8" else None), common
 
 
@@ -134,7 +142,7 @@ def assemble_given(network: Outside, common: Common, origin: Mapping[str, object
     if not common.pictures.given:
         return Encoder(network, mean=mean, std=std, name=common.name, origin={**origin, "normalisation": source})
     if common.size is None or common.pictures.resize is None:
-        raise HoldfastError(
+        raise Missing(
             f"{spec}: {what} says nothing of pictures; give all of it, as in resize=256&crop=224 or "
             "resize=squash&size=224"
         )
@@ -159,7 +167,7 @@ def check_file(kind: str, name: str) -> Path:
         HoldfastError: none.
     """
     if not Path(name).is_file():
-        raise HoldfastError(f"{kind} file {name!r} does not exist; {path_meant(name)}")
+        raise Missing(f"{kind} file {name!r} does not exist; {path_meant(name)}")
     return Path(name)
 
 
@@ -170,7 +178,7 @@ def choose_output(outputs: Sequence[str], wanted: str | None, name: str) -> str:
         HoldfastError: several outputs to choose from, or a name that none has.
     """
     if wanted is None and len(outputs) != 1:
-        raise HoldfastError(f"{name!r} has several outputs; give ?output= one of: {', '.join(outputs)}")
+        raise Ambiguous(f"{name!r} has several outputs; give ?output= one of: {', '.join(outputs)}")
     if wanted is not None and wanted not in outputs:
         raise unknown(f"output of {name}", wanted, outputs)
     return wanted or outputs[0]
@@ -184,7 +192,7 @@ def only_input(inputs: Sequence[Input], name: str) -> Input:
     """
     if len(inputs) != 1:
         got = ", ".join(f"{entry.name} {list(entry.sizes)}" for entry in inputs) or "none"
-        raise HoldfastError(f"{name!r}: expected one input [batch, channel, height, width], got {got}")
+        raise Unsupported(f"{name!r}: expected one input [batch, channel, height, width], got {got}")
     return inputs[0]
 
 
@@ -204,7 +212,7 @@ def assemble_runtime(name: str, files: Sequence[Path], opened: Opened, asked: As
     # What it takes: a type, sizes, an order of the axes
     given, said = opened.input, opened.said
     if given.dtype not in (*REAL, *WHOLE):
-        raise HoldfastError(
+        raise Unsupported(
             f"{name!r}: expected an input of real numbers, or of 8 bits, got {given.name} of {given.dtype}; export it "
             "with one of these"
         )
@@ -244,13 +252,13 @@ def _pixels(
         shifted = zero + np.iinfo(given.dtype).min
         return replace(preprocessing, mean=0.0, std=1.0, source=source), (scale, int(shifted))
     if given.quantisation is None:
-        raise HoldfastError(
+        raise Conflict(
             f"{name!r} takes {given.dtype}, pixels from 0 to 255 as they are, and states no scale of normalised ones; "
             "leave mean and std out"
         )
     return preprocessing, given.quantisation
 
 
-def refuse(name: str, kind: str, error: Exception) -> HoldfastError:
+def refuse(name: str, kind: str, error: Exception) -> BadData:
     """Return the error for a file that its runtime does not open."""
-    return HoldfastError(f"{name!r} is no {kind} file that its runtime opens: {first_line(error)}")
+    return BadData(f"{name!r} is no {kind} file that its runtime opens: {first_line(error)}")

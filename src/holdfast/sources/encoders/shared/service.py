@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from holdfast.numerics.geometry.spread import is_unmoved
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import Failed, HoldfastError
 from holdfast.sources.encoders.shared.connection import Address, Client
 from holdfast.sources.encoders.shared.protocols import JSON, NPY, Question
 from holdfast.storage.answers import Answers, answers_to_read
@@ -81,9 +81,9 @@ class Service:
         try:
             vectors = self.question.read(reply, len(images))
         except HoldfastError as error:
-            raise HoldfastError(f"{self.address}: {error}") from error
+            raise error.retell(f"{self.address}: {error}") from error
         # Before they are kept: vectors of another model would lie beside those of this one
         if self._dim not in (None, vectors.shape[1]):
-            raise HoldfastError(f"{self.address}: its vectors had {self._dim} numbers, and now have {vectors.shape[1]}")
+            raise Failed(f"{self.address}: its vectors had {self._dim} numbers, and now have {vectors.shape[1]}")
         self._dim = vectors.shape[1]
         return vectors

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from holdfast.runtime.doors import open_regular, read_bytes, regular
-from holdfast.runtime.errors import HoldfastError, first_line
+from holdfast.runtime.errors import BadData, Missing, Unsupported, first_line
 from holdfast.sources.encoders.shared.weights import check_file, check_names, read_safetensors
 from holdfast.storage.documents import parse_json
 
@@ -37,10 +37,10 @@ def read_stored(path: str) -> tuple[dict[str, Tensor], dict[str, str]]:
             # An index may point to files of torch as well
             inside = read_stored(str(shard))[0]
             if twice := joined.keys() & inside.keys():
-                raise HoldfastError(f"{path!r}: expected each tensor in one file, got {min(twice)!r} again in {name!r}")
+                raise BadData(f"{path!r}: expected each tensor in one file, got {min(twice)!r} again in {name!r}")
             joined |= inside
         if absent := [name for name in _index(path) if name not in joined]:
-            raise HoldfastError(f"{path!r}: its files lack {absent[0]!r}, which it lists; fetch them again")
+            raise Missing(f"{path!r}: its files lack {absent[0]!r}, which it lists; fetch them again")
         return joined, {}
     with open_regular(path) as file:
         start = file.read(10)
@@ -51,9 +51,7 @@ def read_stored(path: str) -> tuple[dict[str, Tensor], dict[str, str]]:
     # "a.b" may be a key or a table in a table
     if len(state := dict(found)) < len(found):
         twice = next(name for name, count in Counter(name for name, _ in found).items() if count > 1)
-        raise HoldfastError(
-            f"weights file {path!r}: expected each name once, got {twice!r} twice, in tables of its own"
-        )
+        raise BadData(f"weights file {path!r}: expected each name once, got {twice!r} twice, in tables of its own")
     check_names(state, path)
     return state, {}
 
@@ -71,11 +69,9 @@ def _index(path: str) -> dict[str, str]:
     try:
         table = parse_json(read_bytes(path))["weight_map"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise HoldfastError(
-            f"{path!r}: expected an index with a table 'weight_map', got {first_line(error)}"
-        ) from error
+        raise BadData(f"{path!r}: expected an index with a table 'weight_map', got {first_line(error)}") from error
     if not isinstance(table, dict) or not all(isinstance(name, str) for name in table.values()):
-        raise HoldfastError(f"{path!r}: expected 'weight_map' to name a file for each tensor, got something else")
+        raise BadData(f"{path!r}: expected 'weight_map' to name a file for each tensor, got something else")
     return table
 
 
@@ -84,9 +80,7 @@ def _shards(path: str) -> dict[str, Path]:
     names = sorted(set(_index(path).values()))
     # A name with a folder in it could lead anywhere
     if strange := [name for name in names if Path(name).name != name or name.endswith(INDEX)]:
-        raise HoldfastError(
-            f"{path!r}: expected names of files beside it, got {strange[0]!r}; put them into one folder"
-        )
+        raise BadData(f"{path!r}: expected names of files beside it, got {strange[0]!r}; put them into one folder")
     return {name: Path(path).parent / name for name in names}
 
 
@@ -97,11 +91,11 @@ def _unpickle(path: str) -> object:
     except Exception as error:  # torch raises whatever a damaged file leads to
         reason = first_line(error)
         if "TorchScript" in str(error):
-            raise HoldfastError(
+            raise Unsupported(
                 f"weights file {path!r} is a TorchScript archive, a network with its code; write a function that "
                 f"returns torch.jit.load({path!r}) and give py:module:function"
             ) from error
-        raise HoldfastError(
+        raise BadData(
             f"weights file {path!r} is not tensors alone, and nothing else is unpickled ({reason}); where you trust "
             "it, load it with torch and write its tensors with safetensors.torch.save_file(state_dict, path)"
         ) from error

@@ -1,9 +1,9 @@
 """What text towers of all sources have in common."""
 
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import BadValue
 
 
-def too_long(spec: str, text: str, tokens: int) -> HoldfastError:
+def too_long(spec: str, text: str, tokens: int) -> BadValue:
     """Return the error for a text of which a tower would read the beginning alone.
 
     Args:
@@ -11,6 +11,6 @@ def too_long(spec: str, text: str, tokens: int) -> HoldfastError:
         text: what is too long.
         tokens: how many the tower reads.
     """
-    return HoldfastError(
+    return BadValue(
         f"{spec}: expected texts of at most {tokens} tokens, got more: {text[:60]!r}; shorten the name or the template"
     )

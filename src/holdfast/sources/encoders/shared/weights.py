@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.runtime.doors import open_regular, open_tensors
-from holdfast.runtime.errors import HoldfastError, first_line, os_reason
+from holdfast.runtime.errors import BadData, Failed, HoldfastError, Mismatch, Missing, first_line, os_reason
 from holdfast.runtime.guess import path_meant
 
 LONGEST = 500
@@ -53,9 +53,9 @@ def check_file(path: str | Path) -> None:
         open_regular(path).close()
     except FileNotFoundError as error:
         meant = path_meant(path, "give the path of a .safetensors file")
-        raise HoldfastError(f"weights file {str(path)!r} does not exist; {meant}") from error
+        raise Missing(f"weights file {str(path)!r} does not exist; {meant}") from error
     except OSError as error:
-        raise HoldfastError(
+        raise BadData(
             f"cannot read the weights {str(path)!r}: {os_reason(error)}; give the path of a .safetensors file"
         ) from error
 
@@ -71,13 +71,13 @@ def read_safetensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str
         with open_tensors(path) as file:
             read = {key: file.get_tensor(key) for key in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
     except Exception as error:  # beside its own kind, whatever torch raises of strange shapes and types
-        raise HoldfastError(
+        raise BadData(
             f"{str(path)!r} is not a safetensors file ({first_line(error)}); convert checkpoints of other formats with "
             "safetensors.torch.save_file(state_dict, path)"
         ) from error
     check_names(read[0], path)
     if twice := _find_duplicate_names(path):
-        raise HoldfastError(
+        raise BadData(
             f"{str(path)!r}: expected each name once, got {twice[0]!r} twice in its header; write the file again with "
             "safetensors.torch.save_file"
         )
@@ -91,7 +91,7 @@ def check_names(names: Iterable[str], path: str | Path) -> None:
         HoldfastError: a name that cannot be printed, or is longer than any.
     """
     if strange := [name for name in names if not name.isprintable() or len(name) > LONGEST]:
-        raise HoldfastError(
+        raise BadData(
             f"{str(path)!r}: expected names of tensors such as 'layer1.0.weight', got {strange[0][:40]!r}; write the "
             "file again with safetensors.torch.save_file"
         )
@@ -124,7 +124,7 @@ def parse_numbers(metadata: Mapping[str, str], key: str, path: str | Path) -> li
     try:
         return [float(part) for part in metadata[key].split(",")]
     except ValueError as error:
-        raise HoldfastError(
+        raise BadData(
             f"{str(path)!r}: expected its metadata {key!r} to be numbers such as '0.485,0.456,0.406', got "
             f"{metadata[key][:40]!r}; write it again, or give ?mean=...&std=..."
         ) from error
@@ -157,15 +157,15 @@ def fill(network: nn.Module, state: Mapping[str, Tensor], name: str) -> None:
         HoldfastError: it does not fit, or has values that no weights have; names the first such tensors.
     """
     if bad := misfits(network, state):
-        raise HoldfastError(f"{name} does not fit the network: {_several(bad)}")
+        raise Mismatch(f"{name} does not fit the network: {_several(bad)}")
     if bad := unsound(state, dict(network.named_parameters())):
-        raise HoldfastError(f"{name} holds no weights that can be used: {_several(bad)}")
+        raise BadData(f"{name} holds no weights that can be used: {_several(bad)}")
     loaded: Any = OrderedDict(state)
     loaded._metadata = getattr(network.state_dict(), "_metadata", None)  # they have its own names: nothing is converted
     try:
         network.load_state_dict(loaded, strict=False)
     except Exception as error:  # code of the network's own, which torch calls here
-        raise HoldfastError(f"{name} cannot be loaded: {type(error).__name__}: {first_line(error)}") from error
+        raise Failed(f"{name} cannot be loaded: {type(error).__name__}: {first_line(error)}") from error
 
 
 def unsound(state: Mapping[str, Tensor], parameters: Collection[str]) -> list[str]:
@@ -216,7 +216,7 @@ def fetching(name: str) -> Iterator[None]:
         # Errors of a hub's client are told by their package; anything else is a fault to be seen
         if not expected and type(error).__module__.split(".")[0] not in {"httpx", "huggingface_hub"}:
             raise
-        raise HoldfastError(
+        raise Failed(
             f"{name}: the model or its weights could not be fetched ({first_line(error)}); check the name and the "
             "network, or use ?weights=FILE, ?weights=random or a local path"
         ) from error
