@@ -160,7 +160,7 @@ def write_evidence(record: Record, path: str, encoder: str | None = None) -> Non
     own = of_one(record, encoder, "evidence")
     found = gather(own)
     if path.endswith(".json"):
-        write_text(path, json.dumps(as_json(found), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+        write_text(path, json.dumps(public(as_json(found)), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     else:
         write_text(path, to_markdown(document(own, found), public))
 
