@@ -76,8 +76,10 @@ def test_the_page_says_what_failed_and_what_it_is_not(made: dict[str, Any], tmp_
     passing = [name for name, check in own["checks"].items() if check["status"] == "pass"][:2]
     own["checks"][passing[1]]["status"] = "warn"
     own["measures"]["breakaway_risk"]["scores"]["50 steps"]["checks"] = passing
+    record["plan"]["allow"] = ["masking"]
     page = _write(record, tmp_path / "evidence.md")
     assert NO_COMPLIANCE in page
+    assert "A failure of these was accepted, and takes nothing from the numbers: masking." in page
     assert own["fingerprint"] in page
     rows = [line for line in page.splitlines() if line.startswith(f"| {EVASION[0]}")]
     failed = next(row for row in rows if "Adversarial margin" in row)

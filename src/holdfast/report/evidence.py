@@ -13,7 +13,7 @@ from holdfast.numerics.statistics.score import Score
 from holdfast.report.brief import trust
 from holdfast.report.document import Document, Heading, ToCopy, list_items
 from holdfast.report.model_card import of_one
-from holdfast.report.numbers import format_score_inline, part
+from holdfast.report.numbers import format_score_inline, listing, part
 from holdfast.report.render import to_markdown
 from holdfast.report.table import Table
 from holdfast.report.verdict import failures, scope, threats
@@ -127,6 +127,7 @@ class Evidence(Entry, frozen=True):
         seal: of the record.
         tested: a row for each measure.
         checks: what was found about the validity of the numbers, by name.
+        accepted: checks whose failure was accepted, so that it takes nothing from the numbers.
         failures: what could not be measured.
         requirements: those that rows name.
         sources: the documents of these.
@@ -148,6 +149,7 @@ class Evidence(Entry, frozen=True):
     seal: str
     tested: list[Tested]
     checks: dict[str, CheckEntry]
+    accepted: list[str]
     failures: list[str]
     requirements: list[Requirement]
     sources: list[Source]
@@ -194,6 +196,7 @@ def gather(record: Record) -> Evidence:
         seal=record.seal,
         tested=tested,
         checks=encoder.checks,
+        accepted=plan.allow,
         failures=[line.text for line in failures(record)],
         requirements=asked,
         sources=[read_requirements().document[key] for key in sources],
@@ -230,6 +233,10 @@ def document(record: Record, found: Evidence) -> Document:
     # What the rows refer to: checks, and requirements with their documents
     checks = [[check.title, check.status, check.finding] for check in found.checks.values()]
     shown += [Heading("Checks"), Table(["check", "verdict", "finding"], checks, words=range(3))] if checks else []
+    if found.accepted:
+        shown.append(
+            Text(f"A failure of these was accepted, and takes nothing from the numbers: {listing(found.accepted)}.")
+        )
     if found.requirements:
         asked = [[one.name, one.asks, read_requirements().document[one.document].title] for one in found.requirements]
         shown += [Heading("Requirements"), Table(["requirement", "asks, in short", "of"], asked, words=range(3))]
