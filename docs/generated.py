@@ -24,7 +24,7 @@ import blocks  # noqa: E402
 
 ASKED = blocks.pattern(
     "facts", "measures", "profiles", "options", "function", "radii", "verdicts", "commands", "parts", "references",
-    "layers", "formats", "gallery", "examples", "works", "gradients", "codes",
+    "layers", "formats", "gallery", "examples", "works", "gradients", "codes", "evidence",
 )  # fmt: skip
 FACTS = re.compile(r"^<!-- facts: (?!end)(\w+) -->$", re.MULTILINE)
 OUTCOMES = ("holds", "fails", "not shown")
@@ -41,7 +41,7 @@ def make(kind: str, name: str | None) -> str:
         "facts": facts, "measures": measures, "profiles": profiles, "options": options, "function": function,
         "radii": radii, "commands": commands, "parts": parts, "references": references, "verdicts": all_verdicts,
         "layers": layers, "formats": formats, "gallery": gallery, "examples": examples,
-        "works": works, "gradients": gradients, "codes": codes,
+        "works": works, "gradients": gradients, "codes": codes, "evidence": evidence,
     }  # fmt: skip
     return makers[kind](name) if name else makers[kind]()
 
@@ -122,6 +122,30 @@ def works() -> str:
     for work in sorted(named, key=lambda work: work.key):
         at = f"[{work.place}](https://arxiv.org/abs/{work.arxiv})" if work.arxiv else _plain(work.place)
         lines.append(f"| {_plain(work.label)}, {_plain(work.title)}, {at} | `{work.key}` | {', '.join(named[work])} |")
+    return "\n".join(lines)
+
+
+def evidence(of: str) -> str:
+    """Return which measures answer which requirements, or what these ask for and where they are written."""
+    from holdfast.report.evidence import read_requirements
+
+    if of == "documents":
+        lines = []
+        for key, source in read_requirements().document.items():
+            asked = [one for one in read_requirements().requirement if one.document == key]
+            lines.append(f"- [{source.title}]({source.url}), {source.dated}. {source.note}")
+            lines += [f"    - **{one.name}**: {one.asks}." for one in asked]
+        return "\n".join(lines)
+    pages = pages_of_measures()
+    lines = ["| requirement | question | measure or command | what it shows | what it does not show |"]
+    lines.append("|---|---|---|---|---|")
+    for one in read_requirements().question:
+        links = [
+            f"[{name.replace('_', ' ')}](measures/{pages[name]}#{name.replace('_', '-')})" for name in one.measures
+        ]
+        links += [f"[`{name}`]({page})" for name, page in one.commands.items()]
+        cells = ["; ".join(one.requirements), one.asks, ", ".join(links), one.shows, one.hides]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

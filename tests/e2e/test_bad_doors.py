@@ -98,7 +98,7 @@ WRITTEN = {
     ("compare", "--eval-results"), ("check", "--junit"), ("check", "--summary"), ("compare", "--csv"),
     ("compare", "--parquet"),
     ("compare", "--markdown"), ("compare", "--latex"), ("compare", "--html"), ("leaderboard", "--out"),
-    ("report", "--model-card"), ("report", "--cite"), ("show", "--out"),
+    ("report", "--model-card"), ("report", "--evidence"), ("report", "--cite"), ("show", "--out"),
 }  # fmt: skip
 """Options that name what is written."""
 
@@ -224,6 +224,7 @@ OUTPUTS = [
     ["check", "{good}", "--require", "{met}", "--summary", "{it}"],
     *(["compare", "{good}", f"--{form}", "{it}"] for form in ("csv", "parquet", "markdown", "latex", "html")),
     ["leaderboard", "{good}", "--out", "{it}"], ["report", "{good}", "--encoder", "{name}", "--model-card", "{it}"],
+    ["report", "{good}", "--encoder", "{name}", "--evidence", "{it}"],
 ]  # fmt: skip
 
 
@@ -241,7 +242,7 @@ def words(good: Path) -> dict[str, str]:
 def test_outputs_go_through_links_and_into_what_is_no_file(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, words: dict[str, str], arguments: list[str]
 ) -> None:
-    end = ".md" if "--model-card" in arguments else ".out"
+    end = ".md" if {"--model-card", "--evidence"} & {*arguments} else ".out"
 
     def write(name: str) -> tuple[int, str]:
         status, _, said = run(capsys, *(text.format(**words, it=tmp_path / name) for text in arguments))

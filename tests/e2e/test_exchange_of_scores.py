@@ -1,4 +1,4 @@
-"""Scores in the formats of others: MTEB's results, and a section of a model card as the Hugging Face Hub reads it."""
+"""Scores for others: MTEB's results, a section of a model card as the Hugging Face Hub reads it, evidence."""
 
 import datetime
 import json
@@ -136,6 +136,24 @@ def test_the_hub_reads_the_card(folder: Path, tmp_path: Path) -> None:
     assert "**What to distrust**" in card.text
 
 
+def test_evidence_of_an_audit_says_what_it_rests_on(folder: Path, tmp_path: Path, capsys) -> None:
+    name, place = "somebody/supervised", tmp_path / "evidence.md"
+    assert status_of("report", str(folder), "--evidence", str(place), "--encoder", name) == 0
+    assert place.name in capsys.readouterr().out
+    (own,) = (e for e in open_run(str(folder)).record.encoders if e.name == name)
+    page, titles = place.read_text(encoding="utf-8"), [m.title for m in own.measures.values()]
+    rows = {title: next(line for line in page.splitlines() if f"| {title}: " in line) for title in titles}
+    assert own.fingerprint
+    assert own.fingerprint in page
+    assert "steps=3" in rows["Universal quantile"]
+    assert "linf(radius=0.1)" in rows["Universal quantile"]
+    assert "AISVS v1.0-C11.1.3" in rows["Breaking radius"]
+    assert "| none |" in rows["Uniformity"]
+    # Each row counts the checks of its own numbers
+    assert all("checks passed" in row for row in rows.values())
+    assert all(f"| {check.status} |" in page for check in own.checks.values())
+
+
 def test_cards_that_cannot_be_written(folder: Path, tmp_path: Path, capsys) -> None:
     record = holdfast.open(folder)
     with pytest.raises(Ambiguous, match="--encoder"):
@@ -145,5 +163,5 @@ def test_cards_that_cannot_be_written(folder: Path, tmp_path: Path, capsys) -> N
     with pytest.raises(BadValue, match=r"card\.txt"):
         record.model_card(tmp_path / "card.txt")
     assert status_of("report", str(folder), "--encoder", "somebody/supervised") == ExitStatus.USAGE
-    assert "expected --model-card as well" in capsys.readouterr().err
+    assert "expected --model-card as well, or --evidence" in capsys.readouterr().err
     assert not any(tmp_path.iterdir())

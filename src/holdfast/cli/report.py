@@ -18,7 +18,15 @@ def report(
         str | None,
         typer.Option(help="Write a section of a model card (Markdown), with metadata for the Hub and a figure beside."),
     ] = None,
-    encoder: Annotated[str | None, typer.Option(help="Whose card, where there are several encoders.")] = None,
+    evidence: Annotated[
+        str | None,
+        typer.Option(
+            help="Write what was tested, by what, what holds, and which requirements ask for it (.md, .json)."
+        ),
+    ] = None,
+    encoder: Annotated[
+        str | None, typer.Option(help="Whose card or evidence, where there are several encoders.")
+    ] = None,
     mteb: Annotated[str | None, typer.Option(help="Write the scores as a results folder of MTEB.")] = None,
     cite: Annotated[
         str | None, typer.Option(help="Write BibTeX of Holdfast and of the papers behind the scores.")
@@ -32,14 +40,19 @@ def report(
     from holdfast.report.html import publish
     from holdfast.storage.record_file import run_files
 
-    if encoder is not None and model_card is None:
-        raise Missing("--encoder: expected --model-card as well, whose encoder it names")
+    if encoder is not None and model_card is None and evidence is None:
+        raise Missing("--encoder: expected --model-card as well, or --evidence, whose encoder it names")
     run = open_run(folder)
     places: list[str] = []
     if model_card is not None:
         from holdfast.report.model_card import write_model_card
 
         places += write_model_card(run.record, run_files(run.folder, run.record), model_card, encoder)
+    if evidence is not None:
+        from holdfast.report.evidence import write_evidence
+
+        write_evidence(run.record, evidence, encoder)
+        places.append(evidence)
     if mteb is not None:
         from holdfast.comparison.mteb_results import write_mteb_results  # which brings torch
 

@@ -93,8 +93,8 @@ def first_keys(record: Record) -> list[str]:
     brief: dict[str, str] = {}  # kind of measure -> the first of it
     for key in ordered:
         if about[key].in_brief and key not in answering:
-            brief.setdefault(about[key].part["name"], key)
-    kinds = {about[key].part["name"] for key in answering}
+            brief.setdefault(about[key].part_name, key)
+    kinds = {about[key].part_name for key in answering}
     first = [*answering, *(key for kind, key in brief.items() if kind not in kinds)]
     return (first or ordered)[:FEW]
 

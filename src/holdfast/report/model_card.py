@@ -27,7 +27,7 @@ def write_model_card(record: Record, files: RunFiles, path: str, encoder: str | 
     """Write a section of a model card, and beside it the figure that it shows; return the files."""
     if not path.endswith(".md"):
         raise BadValue(f"model card: expected a file that ends in .md, got {path!r}")
-    own = _of_one(record, encoder)
+    own = of_one(record, encoder, "model card")
     figures = figures_of_record(own, files)
     names = (name for start in FIRST for name in figures.by_name if name == start or name.startswith(f"{start}-"))
     written, picture = [path], ""
@@ -80,19 +80,19 @@ def model_card(record: Record, picture: str = "") -> str:
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def _of_one(record: Record, name: str | None) -> Record:
-    """Return a record of one of its encoders alone."""
+def of_one(record: Record, name: str | None, what: str) -> Record:
+    """Return a record of one of its encoders alone, for what is written of one."""
     entries = {entry.name: entry for entry in record.encoders}
     if name is None and len(entries) > 1:
         raise Ambiguous(
-            f"model card: expected one encoder, and this record is of {len(entries)} ({', '.join(entries)}); say whose "
-            "card it is (--encoder NAME)"
+            f"{what}: expected one encoder, and this record is of {len(entries)} ({', '.join(entries)}); say whose "
+            "it is (--encoder NAME)"
         )
     chosen = next(iter(entries)) if name is None else name
     if chosen not in entries:
         raise unknown("encoder of this record", chosen, entries)
     if error := entries[chosen].error:
-        raise Failed(f"model card: {chosen} could not be audited: {error}")
+        raise Failed(f"{what}: {chosen} could not be audited: {error}")
     own = [line for line in record.failures if line.startswith(chosen)]
     return replace(record, encoders=[entries[chosen]], comparison={}, relations=[], series=[], failures=own)
 

@@ -126,6 +126,11 @@ class MeasureEntry(Entry, frozen=True, kw_only=True):
             raise ValueError("it has neither a headline nor a reason why not")
 
     @property
+    def part_name(self) -> str:
+        """What plans call it, without its parameters."""
+        return self.part["name"]
+
+    @property
     def failure(self) -> str:
         """Why it has no score; "" where it has."""
         return self.error or self.not_certified or ""
