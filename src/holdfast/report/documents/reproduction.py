@@ -179,14 +179,14 @@ def _heading(column: ColumnEntry) -> str:
 
 
 def _cell(cell: CellEntry) -> str:
-    """Return "published | ours [low, high]" in the paper's scale."""
+    """Return "published / ours [low, high]" in the paper's scale; ours alone where nothing is published."""
     if cell.why == UNASKED:
         return ""
-    paper = "-" if cell.published is None else f"{cell.published:.4g}"
+    paper = "" if cell.published is None else f"{cell.published:.4g} / "
     score, scale = cell.score, cell.scale
     if score is None or score.value is None:
-        return f"{paper} | none"
-    return f"{paper} | {score.value * scale:.4g}{_ends(score, scale)}"
+        return f"{paper}none"
+    return f"{paper}{score.value * scale:.4g}{_ends(score, scale)}"
 
 
 def _ends(score: Score, scale: float) -> str:
@@ -196,13 +196,14 @@ def _ends(score: Score, scale: float) -> str:
 
 
 def _legend(record: ReproductionRecord) -> str:
-    """Return what a cell holds."""
-    if not record.seeds:
-        return "each cell: published | ours [95 % interval]"
-    return (
-        f"each cell: published | ours, the mean of {len(record.seeds)} trainings [95 % interval about other images and "
-        "other trainings]"
-    )
+    """Return what a cell holds: two numbers, or one where the paper gives none."""
+    several = f", the mean of {len(record.seeds)} trainings" if record.seeds else ""
+    interval = "95 % interval about other images and other trainings" if record.seeds else "95 % interval"
+    ours = f"ours{several} [{interval}]"
+    given = [cell.published is not None for row in record.rows for cell in row.cells if cell.why != UNASKED]
+    if not any(given):
+        return f"each cell: {ours}; the paper gives no number of it"
+    return f"each cell: published / {ours}" + ("" if all(given) else "; one number alone is ours")
 
 
 def _empty(record: ReproductionRecord) -> list[str]:
