@@ -114,6 +114,7 @@ def test_the_markdown_shows_text_as_it_is(made: tuple[Path, dict]) -> None:
     assert re.search(r"^\| robust \| \d", text, re.MULTILINE)  # nothing is published: ours alone
     assert "| lost | none |" in text
     assert "Each cell: published / ours \\[95 % interval\\]; one number alone is ours." in text
+    assert "How many images or pairs ours are of: 40." in text
     assert "Claims, on" not in text
     assert "Their numbers say nothing of the paper" in text
 
