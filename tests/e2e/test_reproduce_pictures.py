@@ -49,7 +49,8 @@ def recipe_of(*panels: Mapping[str, object]) -> Reproduction:
 
 
 def cell(value: float | None, *ends: float, published: float | None = None) -> CellEntry:
-    score = None if value is None else Score(value, *(ends or (None, None)), 10, "kind")
+    low, high = ends or (None, None)
+    score = None if value is None else Score(value, low, high, 10, "kind")
     return CellEntry(published=published, scale=100.0, score=score, why="")
 
 
