@@ -20,8 +20,8 @@ from holdfast.workflows.reproduce.pictures import draw
 from holdfast.workflows.reproduce.recipe import Reproduction, read
 
 PAGES = Path(__file__).parent / "reproductions"
-CELL = re.compile(r"(\S+) / (\S+)(?: \[(\S+), (\S+)\])?")
-"""A cell as `holdfast reproduce` writes it: published / ours [interval]."""
+CELL = re.compile(r"(?:(\S+) / )?(\S+)(?: \[(\S+), (\S+)\])?")
+"""A cell as `holdfast reproduce` writes it: published / ours [interval], the first where there is one."""
 
 FIGURE = re.compile(r"^### The figure\n.*?^### The table\n\n", re.MULTILINE | re.DOTALL)
 
@@ -47,7 +47,7 @@ def cell_of(text: str) -> CellEntry:
     found = CELL.fullmatch(text)
     if found is None:
         raise BadData(f"expected a cell as holdfast reproduce writes it, got {text!r}")
-    paper, ours, low, high = (None if text in (None, "-", "none") else float(text) for text in found.groups())
+    paper, ours, low, high = (None if text in (None, "none") else float(text) for text in found.groups())
     return CellEntry(published=paper, scale=1.0, score=Score(ours, low, high, 0, "as printed"), why="")
 
 

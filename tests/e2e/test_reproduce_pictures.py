@@ -49,7 +49,8 @@ def recipe_of(*panels: Mapping[str, object]) -> Reproduction:
 
 
 def cell(value: float | None, *ends: float, published: float | None = None) -> CellEntry:
-    score = None if value is None else Score(value, *(ends or (None, None)), 10, "kind")
+    low, high = ends or (None, None)
+    score = None if value is None else Score(value, low, high, 10, "kind")
     return CellEntry(published=published, scale=100.0, score=score, why="")
 
 
@@ -313,8 +314,9 @@ def test_the_cells_of_a_page_are_read_as_they_were_written() -> None:
     made = script()
     full = made.cell_of("96.9 / 98.5 [95.7, 1e+02]")
     assert (full.published, full.score.value, full.score.low, full.score.high) == (96.9, 98.5, 95.7, 100)
-    bare = made.cell_of("- / none")
-    assert (bare.published, bare.score.value) == (None, None)
+    alone = made.cell_of("98.5 [95.7, 1e+02]")
+    assert (alone.published, alone.score.value, alone.score.high) == (None, 98.5, 100)
+    assert (made.cell_of("30 / none").published, made.cell_of("none").score.value) == (30, None)
     with pytest.raises(HoldfastError) as error:
         made.cell_of("about 3")
     assert "got 'about 3'" in str(error.value)

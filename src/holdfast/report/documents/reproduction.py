@@ -72,6 +72,7 @@ def document(record: ReproductionRecord, figure: Document = ()) -> Document:
     rows = [[Text.assemble((row.name, "bold")), *map(_cell, row.cells)] for row in record.rows]
     shown += [Heading("The table")] if figure else []
     shown += [Table(["", *map(_heading, record.columns)], rows), Text(f"{as_sentence(_legend(record))}.", "dim")]
+    shown += [Text(line, "dim") for line in _sample(record)]
     shown += list_items(_empty(record), "yellow")
     if stand_ins := [(name, source) for name, source in record.inputs.items() if source.says]:
         sentences = [f"{name}: {source.says} instead of {source.about}" for name, source in stand_ins]
@@ -179,14 +180,14 @@ def _heading(column: ColumnEntry) -> str:
 
 
 def _cell(cell: CellEntry) -> str:
-    """Return "published | ours [low, high]" in the paper's scale."""
+    """Return "published / ours [low, high]" in the paper's scale; ours alone where nothing is published."""
     if cell.why == UNASKED:
         return ""
-    paper = "-" if cell.published is None else f"{cell.published:.4g}"
+    paper = "" if cell.published is None else f"{cell.published:.4g} / "
     score, scale = cell.score, cell.scale
     if score is None or score.value is None:
-        return f"{paper} | none"
-    return f"{paper} | {score.value * scale:.4g}{_ends(score, scale)}"
+        return f"{paper}none"
+    return f"{paper}{score.value * scale:.4g}{_ends(score, scale)}"
 
 
 def _ends(score: Score, scale: float) -> str:
@@ -196,13 +197,28 @@ def _ends(score: Score, scale: float) -> str:
 
 
 def _legend(record: ReproductionRecord) -> str:
-    """Return what a cell holds."""
-    if not record.seeds:
-        return "each cell: published | ours [95 % interval]"
-    return (
-        f"each cell: published | ours, the mean of {len(record.seeds)} trainings [95 % interval about other images and "
-        "other trainings]"
-    )
+    """Return what a cell holds: two numbers, or one where the paper gives none."""
+    several = f", the mean of {len(record.seeds)} trainings" if record.seeds else ""
+    interval = "95 % interval about other images and other trainings" if record.seeds else "95 % interval"
+    ours = f"ours{several} [{interval}]"
+    given = [cell.published is not None for row in record.rows for cell in row.cells if cell.why != UNASKED]
+    if not any(given):
+        return f"each cell: {ours}; the paper gives no number of it"
+    return f"each cell: published / {ours}" + ("" if all(given) else "; one number alone is ours")
+
+
+def _sample(record: ReproductionRecord) -> list[str]:
+    """Return how many images, or pairs of them, our numbers are of, columns of one count together."""
+    columns: dict[str, list[str]] = {}
+    for place, column in enumerate(record.columns):
+        scores = [score for row in record.rows if (score := row.cells[place].score) and score.low is not None]
+        counts = sorted({score.n for score in scores})
+        if counts:
+            few, many = f"{counts[0]:,}", f"{counts[-1]:,}"
+            columns.setdefault(few if few == many else f"{few} to {many}", []).append(column.name)
+    each = [f"{count} ({'; '.join(names)})" for count, names in columns.items()]
+    words = next(iter(columns)) if len(columns) == 1 else ", ".join(each)
+    return [f"How many images or pairs ours are of: {words}."] if columns else []
 
 
 def _empty(record: ReproductionRecord) -> list[str]:
