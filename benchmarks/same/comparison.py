@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from benchmarks.same.theirs import FILE, SOURCES
-from holdfast.core import HoldfastError
+from holdfast.core import Mismatch
 
 Numbers = Tensor | np.ndarray | Sequence[float] | float
 
@@ -94,13 +94,11 @@ class Comparison:
         """Compute both sides.
 
         Raises:
-            HoldfastError: sides of different sizes, or without a number.
+            Mismatch: sides of different sizes, or without a number.
         """
         ours, theirs = array(self.ours()).ravel(), self.theirs().ravel()
         if ours.size != theirs.size or not ours.size:
-            raise HoldfastError(
-                f"{self.formula}: expected as many numbers on both sides, got {ours.size} and {theirs.size}"
-            )
+            raise Mismatch(f"{self.formula}: expected as many numbers on both sides, got {ours.size} and {theirs.size}")
         scale = float(np.abs(theirs).max()) or 1.0
         largest = float(np.abs(ours - theirs).max()) / scale
         return Difference(self, ours.size, math.inf if math.isnan(largest) else largest)
