@@ -390,6 +390,7 @@ class Scoring:
             return replace(_skip(fit.part, called, self._fail(f"{self.name}, check {name}", error)), passes=spent)
 
     def _failure_entry(self, measure: Measure, name: str, called: str, alone: Passes, error: Exception) -> MeasureEntry:
+        # In the log with its traceback, in the record with its kind
         raised = ItemError.of(error)
         reason = self._note(f"{self.name}, {name}", raised)
         return entries.failure_entry(measure, name, called, alone, reason, raised.code)

@@ -29,6 +29,7 @@ class HoldfastError(Exception):
 
     def retell(self, message: str) -> Self:
         """Return an error of the same kind with another message: where it was met, or what else helps."""
+        # Not made anew: a class may be made of something else than its message
         again = copy(self)
         again.args = (message,)
         return again

@@ -150,6 +150,7 @@ def read_known(path: Path) -> dict[str, CertifiedPair]:
 def _read_answer(text: str) -> CertifiedPair | None:
     """Return the answer of a line; None of a pair that failed."""
     data = json.loads(text)
+    # Lines of earlier versions say no kind
     if isinstance(data, dict) and data.keys() - {"error_code"} == {"image", "against", "error"}:
         return None
     return read_json(data, CertifiedPair)
