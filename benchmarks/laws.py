@@ -8,6 +8,7 @@ give, with what images have in common.
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -39,6 +40,8 @@ from holdfast.numerics.geometry.negatives import negatives_of
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.divergences.l2 import L2
+from holdfast.parts.failures.collided import Collided
+from holdfast.parts.failures.shared.thresholds import AtThreshold
 from holdfast.parts.measures.shared.edits import EVERYDAY
 from holdfast.parts.objectives.targeted import Targeted
 from holdfast.parts.observations.attacked import Attacked, partners
@@ -51,6 +54,7 @@ from holdfast.parts.observations.covered import Covered
 from holdfast.parts.observations.drifts import Drifts
 from holdfast.parts.observations.entry_radii import EntryRadii
 from holdfast.parts.observations.everyday_changes import NAMES, EverydayChanges
+from holdfast.parts.observations.match_threshold import MatchThreshold
 from holdfast.parts.observations.minimal_radii import MinimalRadii
 from holdfast.parts.observations.mixtures import Mixtures
 from holdfast.parts.observations.naively_attacked import NaivelyAttacked
@@ -174,6 +178,7 @@ class Seen:
         self.world, self.number, self.labels = world, number, world.labels
         self.population = self.attacked = world.images
         self.ids = [str(position) for position in range(world.images)]
+        self._thresholds: dict[MatchThreshold, dict[str, Tensor]] = {}
 
     @property
     def seed(self) -> int:
@@ -218,6 +223,12 @@ class Seen:
                 return {"radius": (world.radii[k] - 0.02 * world.slack[k, :, None]).clamp_min(0)}
             case MinimalRadii():
                 return {"radius": world.radii[k]}
+            case MatchThreshold():
+                if observation not in self._thresholds:
+                    self._thresholds[observation] = observation.run(replace(self.shard(world.images), read=self.read))
+                return self._thresholds[observation]
+            case BreakingRadii(failure=AtThreshold() as failure):
+                return {"radius": self._leave(failure, isinstance(failure, Collided))}
             case BreakingRadii():
                 nearest = 0.01 + world.radii[k].amin(1)
                 return {"radius": nearest, "halfway": 1.1 * nearest}
@@ -276,6 +287,14 @@ class Seen:
         lead = torch.minimum(index.apart(clean[hosts], hosts), index.apart(moved, hosts)) - reach
         size = observation.ball.radius * lead / lead[lead.isfinite()].median()
         return {"radius": (size - 0.02 * self.world.slack[self.number][hosts, None]).clamp_min(0)}
+
+    def _leave(self, failure: AtThreshold, collides: bool) -> Tensor:
+        """Return how far images move until they are a threshold away, or as near to their partner, [N]."""
+        clean = self.world.clean[self.number]
+        limit = failure.read_threshold(replace(self.shard(self.population), read=self.read))
+        apart = (clean - clean[partners(torch.arange(self.population))]).norm(dim=1)
+        away = (apart - limit).clamp_min(0) if collides else torch.full_like(apart, limit)
+        return 0.1 * away / self.world.drifts[self.number]
 
     def _margins(self, observation: OfMargins) -> Tensor:
         """Return the margins of attacked images against their negatives, [N, K]."""
@@ -575,6 +594,7 @@ LAWS: dict[str, tuple[Law, dict[str, Any]]] = {
     "naive_overstatement": (observed, SHORT),
     "nearest_neighbour_accuracy": (observed, SHORT),
     "matching": (observed, QUICK | OFTEN),
+    "matching_radius": (observed, OFTEN),
     "neighbour_consistency": (observed, TWO),
     "overlap_risk": (observed, SHORT),
     "patch_breakaway": (observed, SHORT),

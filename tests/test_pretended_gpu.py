@@ -212,11 +212,11 @@ def shard_of(at: Setting) -> Shard:
     labels = torch.arange(len(IDS)) % 2
     return Shard(
         at.encoder, at.x, torch.arange(len(IDS)), at.rng, at.clean.cpu(), lambda other: at.x[other.to(at.x.device)],
-        labels=labels,
+        labels=labels, read=lambda observation: {"threshold": torch.tensor([0.5])},
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["nearest", "outranked", "drifted", "confused"])
+@pytest.mark.parametrize("name", ["nearest", "outranked", "drifted", "confused", "unmatched", "collided"])
 def test_failures(name: str) -> None:
     def run(device: str) -> object:
         at = setting(device)
@@ -226,7 +226,7 @@ def test_failures(name: str) -> None:
         event = failure.bind(shard)
         rivals = failure.rivals(shard, 2)
         extra = [] if rivals is None else [rivals.margins.weights, rivals.margins.bias]
-        return [event(reps[:, None], torch.arange(len(IDS))), *extra]
+        return [event(reps[:, None], torch.arange(len(IDS))), failure.fails_at(shard), *extra]
 
     same_on_both(run)
 

@@ -108,6 +108,7 @@ SMALL = {
     "task_retrieval": {"attack": Pgd(4), "k": (1, 5)},
     "caption_retrieval": {"attack": Pgd(4), "k": (1, 5), "path": captions([f"{i:06d}" for i in range(IMAGES)])},
     "matching": {"attack": Pgd(4), "rate": 0.05},
+    "matching_radius": {"rate": 0.05, "steps": 20},
     "edited_matching": {"rate": 0.05},
     "breaking_edit": {"strengths": 3, "halvings": 1, "levels": 2},
     "transfer_rate": TRANSFER,

@@ -14,8 +14,10 @@ from holdfast.numerics.geometry.invariance import CHANGES, invariances
 from holdfast.numerics.geometry.spread import spread
 from holdfast.parts.checks.collapse import Collapse
 from holdfast.parts.failures.outranked import Outranked
+from holdfast.parts.failures.shared.thresholds import AtThreshold
 from holdfast.parts.objectives.loss import Loss
 from holdfast.parts.objectives.shared.tokens import OfTokens
+from holdfast.parts.observations.thumbnails import Thumbnails
 from holdfast.runtime.errors import BadValue, NothingAudited
 
 SIZES = (1e-6, 1e-3, 1.0, 1e3, 1e5, 1e7)
@@ -155,9 +157,10 @@ def _rounding(size: float, dtype: torch.dtype) -> float:
 
 
 def failures() -> Iterator[Failure]:
-    for name in ("nearest", "confused", "outranked", "drifted"):
+    for name in ("nearest", "confused", "outranked", "drifted", "unmatched", "collided"):
         kind: Any = registry.find("failures", name)
-        yield from (kind(divergence=divergence) for divergence in ("l2", "cosine"))
+        rate = {"rate": 0.05} if issubclass(kind, AtThreshold) else {}
+        yield from (kind(divergence=divergence, **rate) for divergence in ("l2", "cosine"))
     yield registry.find("failures", "misclassified")()
 
 
@@ -167,6 +170,8 @@ def bound(failure: Failure, clean: Tensor) -> Any:
     shard = Shard(
         encoder, torch.zeros(len(clean), 1, 1, 1), torch.arange(len(clean)), Rng(0, ids=ids), clean,
         labels=LABELS[: len(clean)], head=lambda probe: probe.fit(clean, LABELS[: len(clean)]),
+        read=lambda observation: {"thumbnails": torch.arange(float(len(clean)))[:, None]}
+        if isinstance(observation, Thumbnails) else observation.run(shard),
     )  # fmt: skip
     return failure.bind(shard), failure.rivals(shard)
 

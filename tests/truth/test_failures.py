@@ -278,4 +278,5 @@ def test_outputs_that_are_no_classes_are_no_logits() -> None:
 
 def test_every_failure_is_tested_here() -> None:
     here = {"nearest", "confused", "drifted", "misclassified", "outranked"}
-    assert set(registry.names("failures")) == here | {"miscaptioned"}  # beside the measure that reads captions
+    beside = {"miscaptioned", "unmatched", "collided", "hub"}  # with measures of captions, thresholds and an index
+    assert set(registry.names("failures")) == here | beside

@@ -141,12 +141,14 @@ class Failure(metaclass=Checked):
         reads_labels: whether it reads labels, whatever its fields are.
         at_others: whether every image fails once it has become another one of the population, whatever the encoder.
         against_all: whether each image is compared with the whole population, whenever it is judged.
+        of_one_way: whether each image fails in one way alone, of which `fails_at` gives an example.
         invariant: which changes of the representation change none of its numbers, see `Measure.invariant`.
     """
 
     reads_labels: ClassVar[bool] = False
     at_others: bool = False
     against_all: ClassVar[bool] = False
+    of_one_way: ClassVar[bool] = False
     invariant: ClassVar[frozenset[str] | None] = None
 
     @property
@@ -157,6 +159,16 @@ class Failure(metaclass=Checked):
     @property
     def provable(self) -> bool:
         """Whether its rivals have linear margins, of which certificates can speak."""
+        return True
+
+    @property
+    def reads(self) -> "tuple[Observation, ...]":
+        """Observations that must be made before it can be bound."""
+        return ()
+
+    @property
+    def has_pictures(self) -> bool:
+        """Whether pictures of images that fail are worth a place: not where it only says how sure another one is."""
         return True
 
     @property
@@ -194,6 +206,16 @@ class Failure(metaclass=Checked):
             None for a failure that is no choice among such ways, unless it says more.
         """
         return None
+
+    def fails_at(self, shard: Shard) -> Positions:
+        """Return an image of the population at which each image of a shard fails, itself where there is none, [B].
+
+        Searches begin there. Of other failures than those `of_one_way` the rivals say so.
+
+        Args:
+            shard: the images.
+        """
+        return shard.positions
 
     def identify(self, shard: Shard, reps: Float[Tensor, "batch dim"]) -> Int[Tensor, "batch"] | None:
         """Return which image of the population the disturbed images of a shard are taken for, failing or not.
@@ -334,8 +356,9 @@ class Observation(metaclass=Checked):
         return ()
 
     def prerequisites(self) -> "tuple[Observation, ...]":
-        """Return all observations that must be made before: those that it `reads`, and those among its fields."""
-        return (*self.reads, *(part for part in self._parts if isinstance(part, Observation)))
+        """Return all observations that must be made before: those that it, or its failure, reads, and its fields'."""
+        judged = (read for part in self._parts if isinstance(part, Failure) for read in part.reads)
+        return (*self.reads, *judged, *(part for part in self._parts if isinstance(part, Observation)))
 
     @property
     def _parts(self) -> tuple[object, ...]:
@@ -426,7 +449,9 @@ class Reader(metaclass=Checked):
         learning = [learning_of(probe, threat) for probe in _probes(self) if probe.through for threat in threats]
         # What a probe reads, then the probe, then what reads it; each once
         before = (observation for head in learning for observation in (*head.reads, head))
-        return tuple(dict.fromkeys((*before, *own)))
+        # A failure is no observation, so measures that take any failure cannot name what it reads
+        judged = (part for reader in own for part in reader._parts if isinstance(part, Failure))
+        return tuple(dict.fromkeys((*before, *(read for failure in judged for read in failure.reads), *own)))
 
 
 def learning_of(probe: Probe, threat: Threat | None = None) -> Observation:

@@ -4,40 +4,122 @@ Which images there are decides the share, given the threshold, and the threshold
 first, and rules where few pairs lie below the threshold.
 """
 
-from collections.abc import Callable
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+import scipy
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics import sampled_pairs
+from holdfast.numerics.statistics.broken_median import BrokenMedian
+from holdfast.numerics.statistics.looks import level
+from holdfast.numerics.statistics.medians import middle
 from holdfast.numerics.statistics.proportions import effective_trials
 from holdfast.numerics.statistics.score import Score
 from holdfast.numerics.statistics.statistic import Influence, Statistic
 
 
-@dataclass(frozen=True, eq=False)
-class AtRate(Statistic):
-    """The mean of values that depend on a threshold, which is the quantile of the pairs' distances at a rate.
+class AtThreshold(Statistic):
+    """A number that depends on a threshold, which is the quantile of the pairs' distances at a rate.
 
     To first order (Hájek) image i moves the share of pairs below a threshold by 2 (u_i - ū) / N, with u_i the share of
     its own pairs there. v = Σ 4 (u_i - ū)² / N² gives the number of independent pairs that these are worth, and their
     binomial interval [r₁, r₂] around the rate. The thresholds of these rates hold that of all such images (Woodruff);
-    the means there, and the interval of the mean given the threshold, are combined with the correlation of what each
-    image contributes to both (MOVER).
+    the numbers there, and the interval of the number given the threshold, are combined with the correlation of what
+    each image contributes to both (MOVER).
 
     Attributes:
-        values: rate -> a value of each image, [N]; NaN where undefined.
         near: u_i, [N].
         rate: of the pairs.
         pairs: how many are compared.
         partners: with how many others each image is; None: all.
-        reduce: makes a score, with the interval given the threshold, of one value per image.
+        most: the largest number possible.
 
     Source: Woodruff (1952), "Confidence intervals for medians and other position measures"; Korn & Graubard (1998); Zou
     & Donner (2008), "MOVER".
+    """
+
+    near: Float[Tensor, "population"]
+    rate: float
+    pairs: float
+    partners: int | None
+    most: float = 1.0
+
+    @abstractmethod
+    def score_at_threshold(self) -> Score:
+        """Return the score with the interval given the threshold."""
+
+    @abstractmethod
+    def at(self, rate: float) -> float:
+        """Return the number at the threshold of a rate."""
+
+    @abstractmethod
+    def weigh_values(self) -> Float[Tensor, "population"]:
+        """Return what each image contributes to the number by its own value."""
+
+    def score(self) -> Score:
+        """Return the number with an interval over images in both roles."""
+        # The interval given the threshold; without one there is nothing to widen
+        score = self.score_at_threshold()
+        if score.value is None or score.low is None or score.high is None:
+            return score
+        # Woodruff: the numbers at the thresholds of the interval's rates
+        ends = [self.at(rate) for rate in self._rates(score.confidence)]
+        if not all(map(math.isfinite, ends)):
+            # Such as a median where half of the images were not broken: nothing to combine
+            note = "; ".join(filter(None, [score.note, "no number at an end of the threshold's interval"]))
+            return replace(score, low=None, high=None, note=note)
+        by_value, by_pairs = self._influences(score.confidence)
+        lengths = by_value.norm() * by_pairs.norm()
+        most = 1 - 1 / max(score.n, 1)  # as in `statistics.difference`: what one image's disagreement would leave
+        rho = max(-most, min(most, float(by_value @ by_pairs / lengths))) if lengths > 0 else 0.0
+        least, most = min(*ends, score.value), max(*ends, score.value)
+        # A sum of two errors, of which ρ is the correlation: MOVER for a difference with -ρ
+        below = statistics.combine_reaches(score.value - score.low, score.value - least, -rho)
+        above = statistics.combine_reaches(score.high - score.value, most - score.value, -rho)
+        of_threshold = f"{score.interval}, and of the threshold, by the pairs' effective size (MOVER)"
+        images = len(self.near)
+        kind = sampled_pairs.describe_interval(of_threshold, images, self.partners or images - 1)
+        low, high = max(score.value - below, 0.0), min(score.value + above, self.most)
+        return replace(score, low=low, high=high, interval=kind)
+
+    def influence(self) -> Influence:
+        """Return each image's influence on the number, by its own value and by its pairs; zeros without a number."""
+        by_value, by_pairs = self._influences(0.95)
+        return (by_value + by_pairs).nan_to_num(0.0)
+
+    def _influences(self, confidence: float) -> tuple[Tensor, Tensor]:
+        """By its value, and by its pairs: what they move, times the number's slope between the interval's rates."""
+        low, high = self._rates(confidence)
+        # An image whose pairs lie low brings the threshold at a rate down, as a lower rate would:
+        # hence low less high
+        slope = (self.at(low) - self.at(high)) / (high - low)
+        return self.weigh_values(), slope * sampled_pairs.moves(self.near)
+
+    def _rates(self, confidence: float) -> tuple[float, float]:
+        """The interval of the share of pairs below the threshold."""
+        return rates(self.rate, self.near, self.pairs, confidence)
+
+
+@dataclass(frozen=True, eq=False)
+class AtRate(AtThreshold):
+    """The mean of values that depend on a threshold.
+
+    Attributes:
+        values: rate -> a value of each image, [N]; NaN where undefined.
+        reduce: makes a score, with the interval given the threshold, of one value per image.
+
+    Example:
+        >>> quantiles = torch.linspace(0, 0.2, 40)
+        >>> near = 0.05 + 0.04 * torch.sin(torch.arange(40.0))
+        >>> score = AtRate(lambda rate: (quantiles > rate).double(), near, 0.05, 780).score()
+        >>> print(f"{score.value:.2f} in [{score.low:.2f}, {score.high:.2f}]")
+        0.75 in [0.57, 0.89]
     """
 
     values: Callable[[float], Float[Tensor, "population"]]
@@ -47,57 +129,75 @@ class AtRate(Statistic):
     partners: int | None = None
     reduce: Callable[[Float[Tensor, "population"]], Score] = statistics.share
 
-    def score(self) -> Score:
-        """Return the mean with an interval over images in both roles.
+    def score_at_threshold(self) -> Score:
+        """Return the mean with its interval given the threshold."""
+        return self.reduce(self.values(self.rate))
 
-        Example:
-            >>> quantiles = torch.linspace(0, 0.2, 40)
-            >>> near = 0.05 + 0.04 * torch.sin(torch.arange(40.0))
-            >>> score = AtRate(lambda rate: (quantiles > rate).double(), near, 0.05, 780).score()
-            >>> print(f"{score.value:.2f} in [{score.low:.2f}, {score.high:.2f}]")
-            0.75 in [0.57, 0.89]
-        """
-        # The interval given the threshold; without one there is nothing to widen
-        score = self.reduce(self.values(self.rate))
-        if score.value is None or score.low is None or score.high is None:
-            return score
-        by_value, by_pairs = self._influences(score.confidence)
-        lengths = by_value.norm() * by_pairs.norm()
-        most = 1 - 1 / max(score.n, 1)  # as in `statistics.difference`: what one image's disagreement would leave
-        rho = max(-most, min(most, float(by_value @ by_pairs / lengths))) if lengths > 0 else 0.0
-        # Woodruff: the means at the thresholds of the interval's rates
-        ends = [self._mean(rate) for rate in self._rates(score.confidence)]
-        least, most = min(*ends, score.value), max(*ends, score.value)
-        # A sum of two errors, of which ρ is the correlation: MOVER for a difference with -ρ
-        below = statistics.combine_reaches(score.value - score.low, score.value - least, -rho)
-        above = statistics.combine_reaches(score.high - score.value, most - score.value, -rho)
-        of_threshold = f"{score.interval}, and of the threshold, by the pairs' effective size (MOVER)"
-        images = len(self.near)
-        kind = sampled_pairs.describe_interval(of_threshold, images, self.partners or images - 1)
-        return replace(score, low=max(score.value - below, 0.0), high=min(score.value + above, 1.0), interval=kind)
-
-    def influence(self) -> Influence:
-        """Return each image's influence on the mean, by its own value and by its pairs; zeros without a mean."""
-        by_value, by_pairs = self._influences(0.95)
-        return (by_value + by_pairs).nan_to_num(0.0)
-
-    def _mean(self, rate: float) -> float:
+    def at(self, rate: float) -> float:
+        """Return the mean at the threshold of a rate."""
         return float(self.values(rate).nanmean())
 
-    def _influences(self, confidence: float) -> tuple[Tensor, Tensor]:
-        """By its value, and by its pairs: what they move, times the mean's slope between the rates of the interval."""
-        low, high = self._rates(confidence)
-        # An image whose pairs lie low brings the threshold at a rate down, as a lower rate would:
-        # hence low less high
-        slope = (self._mean(low) - self._mean(high)) / (high - low)
+    def weigh_values(self) -> Float[Tensor, "population"]:
+        """Return what each image's value contributes to the mean."""
         values = self.values(self.rate)
         # Undefined images have no value of their own, and still their pairs
-        by_value = (values - values.nanmean()).nan_to_num(0.0) / max(int((~values.isnan()).sum()), 1)
-        return by_value, slope * sampled_pairs.moves(self.near)
+        return (values - values.nanmean()).nan_to_num(0.0) / max(int((~values.isnan()).sum()), 1)
 
-    def _rates(self, confidence: float) -> tuple[float, float]:
-        """The interval of the share of pairs below the threshold."""
-        return rates(self.rate, self.near, self.pairs, confidence)
+
+@dataclass(frozen=True, eq=False)
+class MedianAtRate(AtThreshold):
+    """The median of sizes that break images at a threshold, inf where nothing did, see `BrokenMedian`.
+
+    What breaks an image at another threshold takes another search. So three are known, the threshold and those at the
+    ends of its rate's interval; between them, and where fewer images or more looks make the interval longer, the median
+    is followed along straight lines.
+
+    Attributes:
+        sizes: three rates in rising order -> sizes at their thresholds, [N]; NaN where undefined; the second rate is
+            `rate`.
+        units: which images belong together; None where they are independent.
+        condition: what the interval is conditional on beside the threshold.
+
+    Example:
+        >>> size, near = torch.linspace(1, 3, 40), 0.05 + 0.04 * torch.sin(torch.arange(40.0))
+        >>> sizes = {0.034: size - 0.3, 0.05: size, 0.071: size + 0.4}
+        >>> score = MedianAtRate(sizes, near, 0.05, 780).score()
+        >>> print(f"{score.value:.2f} in [{score.low:.2f}, {score.high:.2f}]")
+        2.00 in [1.48, 2.57]
+    """
+
+    sizes: Mapping[float, Float[Tensor, "population"]]
+    near: Float[Tensor, "population"]
+    rate: float
+    pairs: float
+    partners: int | None = None
+    units: Int[Tensor, "population"] | None = None
+    condition: str = ""
+
+    most = math.inf
+
+    def score_at_threshold(self) -> Score:
+        """Return the median with its interval given the threshold."""
+        own = self.sizes[self.rate]
+        return BrokenMedian(own, self.units, self.condition, among=~own.isnan()).score()
+
+    def at(self, rate: float) -> float:
+        """Return the median at the threshold of a rate, along the two lines through the three that are known."""
+        first, own, last = self.sizes
+        # On either side of the rate a line of its own, which goes on beyond its end
+        begin, end = (first, own) if rate < own else (own, last)
+        a, b = (middle(sizes[~sizes.isnan()].double().sort().values) for sizes in (self.sizes[begin], self.sizes[end]))
+        return a + (rate - begin) / (end - begin) * (b - a) if math.isfinite(a) and math.isfinite(b) else math.inf
+
+    def weigh_values(self) -> Float[Tensor, "population"]:
+        """Return on which side of the median each image lies, in units that add up to the median's variance."""
+        score, own = self.score_at_threshold(), self.sizes[self.rate]
+        if score.value is None or score.low is None or score.high is None:
+            return torch.zeros(len(own), dtype=torch.float64)
+        # Half the interval over its normal quantile is the standard error (Woodruff)
+        deviation = (score.high - score.low) / 2 / float(scipy.stats.norm.ppf(0.5 + level(score.confidence) / 2))
+        above = (own.double() - score.value).sign().nan_to_num(0.0)
+        return above * deviation / math.sqrt(max(int((~own.isnan()).sum()), 1))
 
 
 def rates(

@@ -2,14 +2,13 @@
 
 from dataclasses import dataclass
 
-from jaxtyping import Float, Int
-from torch import Tensor
 from typing_extensions import override
 
 from holdfast.core import AnyDivergence, Event, Failure, Shard
 from holdfast.core.divergence import require_distance
 from holdfast.numerics.geometry import pairwise
 from holdfast.parts.divergences.l2 import L2
+from holdfast.parts.failures.shared.beyond import distance_beyond
 from holdfast.runtime.errors import BadValue, NotEnough
 
 MOST = 2000
@@ -67,16 +66,5 @@ class Drifted(Failure):
                 f"the failure drifted: {100 * self.share:g} % of the images are as good as equal to this encoder "
                 f"(distance {limit:g}); raise share, or leave out images that occur twice"
             )
-        compare = self.divergence
-        own = clean[shard.positions, None].double()
-
-        def event(reps: Float[Tensor, "rows draws dim"], rows: Int[Tensor, "rows"]) -> Float[Tensor, "rows draws"]:
-            # Universal quantiles of section 5 without their ranks: the one
-            # threshold that the share stands for
-            moved, home = reps.double(), own[rows.to(own.device)].expand_as(reps)
-            value = compare(moved, home) / limit - 1
-            # What has no gradient is followed by its stand-in
-            along = compare.pursue(moved, home) if reps.requires_grad and not value.requires_grad else None
-            return value if along is None else value + (along - along.detach()) / limit
-
-        return event
+        # Universal quantiles of section 5 without their ranks: the one threshold that the share stands for
+        return distance_beyond(self.divergence, clean[shard.positions].double(), limit)

@@ -106,7 +106,8 @@ class BreakingRadii(OfAnyRadius, OfFirst):
         """Those of the search; a few less in small populations, and where rivals have no images."""
         if self.queries is not None:
             return Passes(forward=self.queries) + Square().choosing(self.ball)
-        return passes(self.steps, self.steps, self.steps) + Pgd().choosing(self.ball)
+        rivals, images = (0, 1) if self.failure.of_one_way else (self.steps, self.steps)
+        return passes(self.steps, rivals, images) + Pgd().choosing(self.ball)
 
     @property
     def adaptive(self) -> bool:
@@ -136,7 +137,7 @@ class BreakingRadii(OfAnyRadius, OfFirst):
             # mostly those whose values the goal has just returned: they are compared with the population once
             return (last[1] if last is not None and _same(last[0], reps) else value(reps)) > CLEARLY
 
-        sought = Sought(goal, breaks, *_pursuable(shard, rivals))
+        sought = Sought(goal, breaks, *_pursuable(shard, rivals, self.failure))
         with shard.encoder.exactly():  # every pass decides whether an image breaks
             # Of a ball that is a union, such as a patch anywhere, the place of each
             # image is chosen before the search
@@ -166,7 +167,7 @@ class BreakingRadii(OfAnyRadius, OfFirst):
     @property
     def shows(self) -> Literal["", "changes"]:
         """The smallest changes."""
-        return "changes"
+        return "changes" if self.failure.has_pictures else ""
 
     def pictures(self, results: Mapping[str, Tensor], album: Album) -> list[dict[str, Any]]:
         """Leave pictures of some smallest changes, from the smallest to the largest."""
@@ -182,13 +183,17 @@ def _same(reps: Reps, others: Reps) -> bool:
     return reps.shape == others.shape and reps.data_ptr() == others.data_ptr()
 
 
-def _pursuable(shard: Shard, rivals: Rivals | None) -> tuple[list[Goal], Any, int]:
+def _pursuable(shard: Shard, rivals: Rivals | None, failure: Failure) -> tuple[list[Goal], Any, int]:
     """Return the goals of all rivals, what gives their images, and how many images there are."""
+    others = shard.others
     if rivals is None:
-        return [], None, 0
-    count = rivals.count
+        # One goal alone, and an image beyond it, where the failure knows one
+        if others is None or not failure.of_one_way:
+            return [], None, 0
+        beyond = failure.fails_at(shard)
+        return [], lambda number: others(beyond), 1
+    count, positions = rivals.count, rivals.positions
     goals = [_goal(shard, rivals.margins, number) for number in range(count)]
-    positions, others = rivals.positions, shard.others
     if positions is None or others is None:
         return goals, None, 0
     # The rival's own image is broken for certain, so searches may begin at it and come back

@@ -27,6 +27,9 @@ LOOKS = 4
 HALVINGS = 8
 """Halvings of the way from the image to the smallest broken one at the end."""
 
+RETREATING = 40
+"""Passes from which on a search without rivals halves its way back between rounds."""
+
 STRIDES = (0.7, 0.3)
 """First steps, in units of ε: of searches that begin at the image, and of those that begin at a broken one."""
 
@@ -93,23 +96,38 @@ def edges(searches: int, images: int) -> int:
     return min(images, max(1, searches // 5)) if searches > 1 else 0
 
 
-def budget(steps: int, images: int) -> int:
-    """Return the gradient steps that a budget of passes leaves: looks without a gradient are half a pass."""
+def plan_rounds(steps: int, rivals: int, images: int) -> tuple[Round, ...]:
+    """Return the rounds that a budget of passes leaves: looks without a gradient are half a pass."""
+    most = searches_of(rivals, images)
     looks = edges(most_rivals(steps), images) * (LOOKS + 1) + HALVINGS
     # Rounded up, so that the budget is kept
-    return max(1, steps - -(-looks // 2))
+    left = steps - -(-looks // 2)
+    # Ways back leave shorter rounds, of as many searches or fewer
+    back = count_retreats(rounds(max(1, left), most), rivals, steps) * LOOKS
+    return rounds(max(1, left - -(-back // 2)), most)
+
+
+def count_retreats(planned: Sequence[Round], rivals: int, steps: int) -> int:
+    """Return how many searches begin with a way back: those of later rounds, where no rivals say where to go.
+
+    A goal without rivals may be flat at x, such as a distance from x itself. The first step then leads far beyond what
+    breaks, and ε alone would take too many steps to come back.
+    """
+    return 0 if rivals or steps < RETREATING else sum(part.searches for part in planned[1:])
 
 
 def passes(steps: int, rivals: int, images: int) -> Passes:
     """Encoder passes that `tournament` costs for one image: (forward + backward) / 2 is at most `steps`, about."""
-    planned = rounds(budget(steps, images), searches_of(rivals, images))
+    planned = plan_rounds(steps, rivals, images)
     gradients = sum(r.searches * r.steps for r in planned)
-    return Passes(forward=gradients + edges(planned[0].searches, images) * (LOOKS + 1) + HALVINGS, backward=gradients)
+    begins = edges(planned[0].searches, images) * (LOOKS + 1)
+    back = count_retreats(planned, rivals, steps) * LOOKS
+    return Passes(forward=gradients + begins + back + HALVINGS, backward=gradients)
 
 
 def searches_of(rivals: int, images: int) -> int:
-    """Return how many searches there can be: of the goal itself, of each rival, from each image; restarts, without."""
-    return 1 + rivals + images if rivals or images else 4
+    """Return how many searches there can be: of the goal itself, of each rival or restarts, and from each image."""
+    return (1 + rivals if rivals else 4) + images
 
 
 def most_rivals(steps: int) -> int:
@@ -140,7 +158,8 @@ def tournament(sought: Sought, x: Images, ball: Ball, steps: int, rng: Rng) -> t
     Source: descents after Pintor et al. (2021); successive halving of Jamieson & Talwalkar (2016), "Non-stochastic best
     arm identification and hyperparameter optimization", here image by image.
     """
-    planned = rounds(budget(steps, sought.count), searches_of(len(sought.rivals), sought.count))
+    planned = plan_rounds(steps, len(sought.rivals), sought.count)
+    retreat = count_retreats(planned, len(sought.rivals), steps) > 0
     spent, half = 0, sum(r.searches * r.steps for r in planned) // 2
     halfway = x.new_full((len(x),), torch.inf)
     # Round 1: many short searches
@@ -155,7 +174,7 @@ def tournament(sought: Sought, x: Images, ball: Ball, steps: int, rng: Rng) -> t
                     halfway = torch.stack([d.smallest.radius for d in descents]).amin(0)
         # The next round: of every image the nearest broken ones go on
         if number + 1 < len(planned):
-            descents = _best(sought, x, ball, descents, planned[number + 1].searches)
+            descents = _best(sought, x, ball, descents, planned[number + 1].searches, retreat)
     # The last round has one search
     smallest = descents[0].smallest
     smallest.retreat(sought.goal, HALVINGS)
@@ -187,7 +206,9 @@ def _openings(sought: Sought, x: Images, ball: Ball, count: int, rng: Rng) -> li
     return descents
 
 
-def _best(sought: Sought, x: Images, ball: Ball, descents: Sequence[Descent], count: int) -> list[Descent]:
+def _best(
+    sought: Sought, x: Images, ball: Ball, descents: Sequence[Descent], count: int, retreat: bool
+) -> list[Descent]:
     """Return the searches that go on: of each image from its nearest broken ones, each search from another."""
     radii: Float[Tensor, "searches batch"] = torch.stack([descent.smallest.radius for descent in descents])
     # [searches, B]; stable, so that of searches without a broken image the likely ways go on
@@ -203,5 +224,10 @@ def _best(sought: Sought, x: Images, ball: Ball, descents: Sequence[Descent], co
             # A search that broke nothing goes on where it stands, with the ε that it had
             start = pick(picked, pick(broken, descent.smallest.image, descent.at), start)
             allowed = torch.where(picked, torch.where(broken, descent.smallest.radius, descent.allowed), allowed)
+        # After the choice: ways back of searches that do not go on would be in vain
+        if retreat:
+            smallest.retreat(sought.goal, LOOKS)
+            broken = smallest.radius.isfinite()
+            start, allowed = pick(broken, smallest.image, start), torch.where(broken, smallest.radius, allowed)
         chosen.append(Descent(sought.goal, ball, smallest, start, allowed, STRIDES[1]))
     return chosen

@@ -61,7 +61,8 @@ class AdversarialRobustness(ChanceMeasure):
         if "radius" in observed:
             # A smallest change tells of every ball: it lies inside where the radius is
             # larger; 0 is an image wrong by itself
-            inside, wrong = self.ball.radius - observed["radius"], (observed["radius"] == 0).double()
+            radius = observed["radius"]
+            inside, wrong = self.ball.radius - radius, (radius == 0).double()
             value = torch.where(inside == 0, torch.finfo(inside.dtype).tiny, inside)  # what fails on the edge fails
         else:
             value, wrong = observed["value"], observed["wrong"]
