@@ -1,5 +1,6 @@
 """A paper's table by one command: inputs stand in, cells are found, failures are told, every recipe is well formed."""
 
+import copy
 import json
 import re
 from functools import cache
@@ -118,6 +119,15 @@ def test_the_markdown_shows_text_as_it_is(made: tuple[Path, dict]) -> None:
     assert "How many images or pairs ours are of: 40." in text
     assert "Claims, on" not in text
     assert "Their numbers say nothing of the paper" in text
+
+
+def test_a_table_without_intervals_promises_none(made: tuple[Path, dict]) -> None:
+    found = copy.deepcopy(made[1])
+    for row in found["rows"][:2]:
+        row["cells"][0]["score"] |= {"low": None, "high": None}
+    text = to_markdown(document(typed_reproduction(found)))
+    assert "Each cell: published / ours; one number alone is ours." in text
+    assert "How many images" not in text
 
 
 def test_claims_are_tried_where_the_images_are_real(made: tuple[Path, dict], tmp_path: Path) -> None:

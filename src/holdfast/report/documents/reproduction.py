@@ -200,8 +200,10 @@ def _legend(record: ReproductionRecord) -> str:
     """Return what a cell holds: two numbers, or one where the paper gives none."""
     several = f", the mean of {len(record.seeds)} trainings" if record.seeds else ""
     interval = "95 % interval about other images and other trainings" if record.seeds else "95 % interval"
-    ours = f"ours{several} [{interval}]"
-    given = [cell.published is not None for row in record.rows for cell in row.cells if cell.why != UNASKED]
+    cells = [cell for row in record.rows for cell in row.cells if cell.why != UNASKED]
+    bounded = any(cell.score is not None and cell.score.low is not None for cell in cells)
+    ours = f"ours{several}" + (f" [{interval}]" if bounded else "")
+    given = [cell.published is not None for cell in cells]
     if not any(given):
         return f"each cell: {ours}; the paper gives no number of it"
     return f"each cell: published / {ours}" + ("" if all(given) else "; one number alone is ours")
