@@ -1,6 +1,7 @@
 """Folders on any file system behave alike."""
 
 import errno
+import os
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -153,3 +154,16 @@ def test_a_table_of_many_rows_is_written_in_parts(tmp_path: Path, monkeypatch: p
         written = pq.ParquetFile(tmp_path / "t:1.parquet")
         assert written.read().to_pydict() == {"id": ids, **{key: value.tolist() for key, value in table.items()}}
         assert written.num_row_groups == max(1, -(-count // 4))
+
+
+def test_whoever_the_umask_lets_can_read_what_a_run_leaves(tmp_path: Path) -> None:
+    def put(path: Path) -> None:
+        path.write_text("weights")
+        path.chmod(0o600)  # as safetensors does
+
+    before = os.umask(0o022)
+    try:
+        Folder(tmp_path).write("weights.safetensors", put)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "weights.safetensors").stat().st_mode & 0o777 == 0o644

@@ -11,6 +11,7 @@ from holdfast.sources.encoders.shared.networks import NETWORKS
 
 DIMS = {
     "resnet18_32": 512,
+    "resnet8_32": 64,
     "resnet20_32": 64,
     "vit_small_32": 512,
     "vit_tiny_p8_32": 48,

@@ -12,9 +12,10 @@ from holdfast.numerics.statistics import clopper_pearson
 from holdfast.runtime.errors import UnknownName
 from holdfast.storage.reproduction import UNASKED, Agreement
 from holdfast.workflows.reproduce.agreement import compare_with_published
-from holdfast.workflows.reproduce.claim import NETWORKS, Cell, Claim
+from holdfast.workflows.reproduce.claim import NETWORKS, REAL, STAND_IN, TRAINED, Cell, Claim
 from holdfast.workflows.reproduce.published import judge_published
-from holdfast.workflows.reproduce.table import alike
+from holdfast.workflows.reproduce.recipe import read
+from holdfast.workflows.reproduce.table import alike, table_of
 from holdfast.workflows.reproduce.verdict import FAILS, HOLDS, NOT_SHOWN, judge, judge_claims
 
 ROWS, COLUMNS = ["a", "b", "c", "d", "e"], ["x", "y"]
@@ -338,3 +339,9 @@ def test_rows_that_have_no_such_number_are_not_missing() -> None:
     assert outcome(Claim("at least", "at_least", 0.4, ("x",)), cells) == HOLDS
     named = Claim("at least", "at_least", 0.4, ("x",), rows=("a", "c"))
     assert outcome(named, cells) == NOT_SHOWN
+
+
+@pytest.mark.parametrize(("profile", "expected"), [("full", TRAINED), ("small", STAND_IN), ("real", REAL)])
+def test_a_checkpoint_is_of_the_network_whose_training_left_it(profile: str, expected: str) -> None:
+    cells = table_of(read("contrastive-fig3", profile), {"main": "not run"}, {}, {})
+    assert {cell.network for cell in cells.values()} == {expected}

@@ -103,8 +103,11 @@ class Folder:
         part = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
         try:
             # create exclusively: never follow a planted file or link
-            os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0), 0o666))
+            door = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0), 0o666)
+            usual = stat.S_IMODE(os.fstat(door).st_mode)  # as the umask has it
+            os.close(door)
             put(part)
+            part.chmod(usual)  # safetensors leaves files that nobody else can read
             os.replace(part, path)
         except BaseException as error:
             if isinstance(error, FileExistsError):  # somebody else's

@@ -81,7 +81,8 @@ def _cell(
 def _network(recipe: Reproduction, at: Mapping[str, Any]) -> Network:
     """Return whose network a number is of, by the inputs behind it, see `NETWORKS`."""
     table = dict(recipe.audits.get(at.get("audit", ""), {})) | dict(recipe.studies.get(at.get("study", ""), {}))
-    encoders = [at["encoder"]] if "encoder" in at else table.get("encoders", [])
+    # A checkpoint, "moco/epoch-0040", is of the network that is called so before the slash
+    encoders = [at["encoder"].partition("/")[0]] if "encoder" in at else table.get("encoders", [])
     others = find_placeholders({key: value for key, value in table.items() if key != "encoders"})
     inputs = [recipe.inputs[name] for name in _inputs_behind(recipe, [*encoders, *others])]
     if any(source.says and not source.real for source in inputs):

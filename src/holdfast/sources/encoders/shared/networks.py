@@ -100,6 +100,11 @@ NETWORKS: dict[str, Architecture] = {
         _CIFAR,
         "ResNet-18 with a 3x3 stem and no pooling for 32x32 images, 512-d",
     ),
+    "resnet8_32": Architecture(
+        partial(ResNet, widths=(16, 32, 64), depth=1, shortcut="padding"),
+        _CIFAR,
+        "ResNet-8: the ResNet-20 of He et al. for CIFAR with one block per stage, 64-d",
+    ),
     "resnet20_32": Architecture(
         partial(ResNet, widths=(16, 32, 64), depth=3, shortcut="padding"),
         _CIFAR,
