@@ -311,6 +311,11 @@ def test_stand_ins_are_as_large_as_the_images(tmp_path: Path) -> None:
     sides = {name: np.load(tmp_path / f"{name}.npz")["images"].shape[1:] for name in ("cifar10", "stl10", "cars196")}
     assert sides == {"cifar10": (32, 32, 3), "stl10": (96, 96, 3), "cars196": (224, 224, 3)}
     assert (small.inputs["byol"].spec or "").startswith("zoo:base_224")
+    # Rows of a training that is given name its checkpoints, and its stand-in has none
+    given = stand_in(read("contrastive-fig3", "real"), tmp_path)
+    assert {row.at["encoder"] for row in given.rows} == {"moco", "sup"}
+    trained = stand_in(read("contrastive-fig3", "small"), tmp_path)
+    assert all("/" in row.at["encoder"] for row in trained.rows)
     small = stand_in(read("rvcl-table5"), tmp_path)
     assert np.load(tmp_path / "mnist.npz")["images"].shape[1:] == (28, 28, 1)
     training = small.inputs["mnist0"].train or {}

@@ -108,7 +108,16 @@ def stand_in(recipe: Reproduction, folder: Path) -> Reproduction:
             inputs[name] = replace(source, spec=f"{place}?size={224 if network == '224' else min(side, 32)}")
     for name, (data, corruptions) in benchmarks.items():
         _write_corrupted(folder / name, folder / f"{data}.npz", corruptions)
-    return replace(recipe, inputs=inputs, audits=audits, studies=studies)
+    # Of a training that is given there is one network, whichever checkpoints rows name
+    given = {name for name in networks if recipe.inputs[name].train is None}
+    rows = tuple(replace(row, at=_without_checkpoint(row.at, given)) for row in recipe.rows)
+    return replace(recipe, inputs=inputs, audits=audits, studies=studies, rows=rows)
+
+
+def _without_checkpoint(at: Mapping[str, Any], given: Collection[str]) -> Mapping[str, Any]:
+    """Return where a row finds its numbers: of the encoder itself where it names a checkpoint of one that is given."""
+    name = str(at.get("encoder", "")).partition("/")[0]
+    return {**at, "encoder": name} if name in given else at
 
 
 def _benchmarks(recipe: Reproduction) -> dict[str, tuple[str, list[str]]]:
