@@ -27,6 +27,7 @@ from holdfast.core.disturbance import Disturbance
 from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.engine import Engine
 from holdfast.core.quantity import Quantity
+from holdfast.numerics.geometry.rescaling import Rescaling
 from holdfast.parts.learners.shared.learner import Learner
 from holdfast.parts.objectives.loss import Loss
 from holdfast.parts.smoothing.shared.certificate import Certificate
@@ -45,6 +46,7 @@ BASES = {
     "disturbances": Disturbance,
     "certifiers": Certifier,
     "divergences": Divergence,
+    "rescalings": Rescaling,
     "encoders": EncoderSource,
     "smoothing": Certificate,
     "observations": Observation,
