@@ -594,7 +594,7 @@ LAWS: dict[str, tuple[Law, dict[str, Any]]] = {
     "naive_overstatement": (observed, SHORT),
     "nearest_neighbour_accuracy": (observed, SHORT),
     "matching": (observed, QUICK | OFTEN),
-    "matching_radius": (observed, OFTEN),
+    "matching_radius": (observed, {"rate": 0.1}),
     "neighbour_consistency": (observed, TWO),
     "overlap_risk": (observed, SHORT),
     "patch_breakaway": (observed, SHORT),

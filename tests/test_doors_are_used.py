@@ -50,6 +50,7 @@ ALLOWED = {
     "runtime/outline.py": "Holdfast's own source",
     "report/profile_page.py": "a file of the package",
     "report/bibliography.py": "a file of the package",
+    "report/evidence.py": "a file of the package",
     "report/references.py": "a file of the package",
     "sources/data/digits.py": "a file of scikit-learn",
     "cli/__init__.py": "the traceback of a fault, in a new file",

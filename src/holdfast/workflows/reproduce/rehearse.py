@@ -18,7 +18,7 @@ from holdfast.runtime.listener import Listener
 from holdfast.sources.data.digits import train_images
 from holdfast.storage.reproduction import UNASKED, Rehearsal
 from holdfast.workflows.reproduce.claim import Cell
-from holdfast.workflows.reproduce.recipe import Input, Reproduction, find_placeholders
+from holdfast.workflows.reproduce.recipe import Input, Line, Reproduction, find_placeholders
 from holdfast.workflows.reproduce.run import reproduce
 from holdfast.workflows.reproduce.table import REFERENCE
 
@@ -110,14 +110,14 @@ def stand_in(recipe: Reproduction, folder: Path) -> Reproduction:
         _write_corrupted(folder / name, folder / f"{data}.npz", corruptions)
     # Of a training that is given there is one network, whichever checkpoints rows name
     given = {name for name in networks if recipe.inputs[name].train is None}
-    rows = tuple(replace(row, at=_without_checkpoint(row.at, given)) for row in recipe.rows)
+    rows = tuple(_without_checkpoint(row, given) for row in recipe.rows)
     return replace(recipe, inputs=inputs, audits=audits, studies=studies, rows=rows)
 
 
-def _without_checkpoint(at: Mapping[str, Any], given: Collection[str]) -> Mapping[str, Any]:
-    """Return where a row finds its numbers: of the encoder itself where it names a checkpoint of one that is given."""
-    name = str(at.get("encoder", "")).partition("/")[0]
-    return {**at, "encoder": name} if name in given else at
+def _without_checkpoint(row: Line, given: set[str]) -> Line:
+    """Return a row that finds its numbers at the encoder itself where it names a checkpoint of one that is given."""
+    at = {key: str(value).partition("/")[0] if key == "encoder" else value for key, value in row.at.items()}
+    return replace(row, at=at) if not given.isdisjoint(map(str, at.values())) else row
 
 
 def _benchmarks(recipe: Reproduction) -> dict[str, tuple[str, list[str]]]:

@@ -1,10 +1,12 @@
 """What the measures of hubs have in common: which queries are taken by which hub, in columns, and means over both."""
 
+from dataclasses import replace
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Table
+from holdfast.core import Score, Table
 from holdfast.numerics.statistics.statistic import Composed, Statistic
 from holdfast.numerics.statistics.two_way import TwoWayMean
 
@@ -29,5 +31,11 @@ def mean_over_hubs(table: Table, name: str, condition: str) -> Statistic:
     """
     hits = torch.stack([values for column, values in table.items() if column.startswith(f"{name} by ")], 1)
     # Images of whom nothing is asked take no part, and move nothing
-    asked = TwoWayMean(hits[~hits.isnan().all(1)], condition, most=1.0)
-    return Composed(asked.score, TwoWayMean(hits).influence)
+    judging = hits[~hits.isnan().all(1)]
+    asked = TwoWayMean(judging, condition, most=1.0)
+
+    def tell() -> Score:
+        score = asked.score()
+        return score if len(judging) else replace(score, note="no search is left that judges")
+
+    return Composed(tell, TwoWayMean(hits).influence)

@@ -191,9 +191,12 @@ def marks_of(table: Table, ball: Ball) -> dict[str, float]:
 
 
 def sizes(
-    radii: list[Float[Tensor, "images"]], marks: Mapping[str, float], points: int = POINTS
+    radii: list[Float[Tensor, "_"]], marks: Mapping[str, float], points: int = POINTS
 ) -> Float[Tensor, "points"] | None:
-    """Return sizes on a logarithmic axis that holds all radii and marks; None where there is nothing to hold."""
+    """Return sizes on a logarithmic axis that holds all radii, of as many images each as there are, and marks.
+
+    None where there is nothing to hold.
+    """
     known = torch.cat([*(radius.double() for radius in radii), torch.tensor(list(marks.values()), dtype=torch.float64)])
     known = known[known.isfinite() & (known > 0)]
     if not len(known):
