@@ -247,6 +247,19 @@ def _has_scores_with_intervals_and_a_table(name: str, entry: dict, folder: Path)
         assert score["interval"]
 
 
+def test_hubs_are_shown_with_whose_searches_they_take(run) -> None:
+    folder, record = run[:2]
+    hubs = record["encoders"][0]["hubs"]
+    # Three of the search that a measure reads, none of those that checks alone make
+    assert {hub["title"] for hub in hubs} == {"searches by l2", "searches by cosine"}
+    assert len(hubs) == 6
+    for hub in hubs:
+        assert hub["asked"] == record["data"]["images"] - 1
+        assert len(hub["queries"]) == min(8, hub["taken"])
+        files = [hub[kind] for kind in ("clean", "attacked", "difference")] + [q["picture"] for q in hub["queries"]]
+        assert all((folder / file).exists() for file in files)
+
+
 def test_every_score_knows_what_each_image_moves_it_by(run, subtests: pytest.Subtests) -> None:
     """So that any of them can be compared image by image, and not the headline alone."""
     opened = open_run(run[0])

@@ -9,7 +9,7 @@ from holdfast.core import Album, registry
 from holdfast.core.album import Entries
 from holdfast.numerics.geometry.index import Index
 from holdfast.parts.failures.hub import Hub
-from holdfast.parts.observations.shared.stored_changes import rows_of, unpack_change
+from holdfast.parts.observations.shared.stored_changes import rows_of, write_change
 
 KEPT = 16
 """Images of the population, the first ones, whose changes are kept."""
@@ -32,8 +32,7 @@ def hub_pictures(hub: Hub, results: Mapping[str, Tensor], album: Album) -> Entri
     asked = any(reader.partition("[")[0] in measures for reader in album.readers)
     if not asked or album.picture(0).shape[0] not in (1, 3):
         return []
-    rows = rows_of(results)
-    hosts = torch.tensor(sorted(rows))
+    hosts = torch.tensor(sorted(rows_of(results)))
     index = Index.of(album.clean, hub.k, hub.divergence, hub.rescaling)
     apart = index.apart(results["reps"][hosts].double(), hosts)
     taken = apart < index.reach_without(hosts) - index.slack
@@ -42,12 +41,7 @@ def hub_pictures(hub: Hub, results: Mapping[str, Tensor], album: Album) -> Entri
     entries, shown, folder = [], set[int](), f"pictures/{album.slug}"
     for place, host in enumerate(order.tolist()):
         position = int(hosts[host])
-        x = album.picture(position)
-        largest, share = unpack_change(results, rows[position])
-        pixels = {"clean": x, "attacked": x + largest * share, "difference": 0.5 + share / 2}
-        files = {name: f"{folder}/hub{album.number}-{place}-{name}.png" for name in pixels}
-        for name, picture in pixels.items():
-            album.files.write_picture(files[name], picture)
+        largest, files = write_change(results, position, album, f"{folder}/hub{album.number}-{place}")
         # Of the searches that are taken those that the hub is farthest from: no copies of it
         some = apart[host].masked_fill(~taken[host], -torch.inf).sort(descending=True, stable=True).indices
         queries = some[: min(TAKEN, int(taken[host].sum()))].tolist()

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from holdfast.core import Album, Images, Positions
 from holdfast.core.album import Entries
-from holdfast.parts.observations.shared.stored_changes import pack_changes, rows_of, unpack_change
+from holdfast.parts.observations.shared.stored_changes import pack_changes, rows_of, write_change
 
 KEPT = 256
 """Images of the population, the first ones, whose changes are kept: a byte for each number, 38 MB at 224 pixels."""
@@ -54,14 +54,7 @@ def smallest_changes(
     folder = f"pictures/{album.slug}"
     entries: Entries = []
     for place, position in enumerate(order[rank] for rank in ranks):
-        x = album.picture(position)
-        largest, share = unpack_change(results, rows[position])
-        # The change is stored in units of its largest number: in the third
-        # picture that is white or black
-        shown = {"clean": x, "attacked": x + largest * share, "difference": 0.5 + share / 2}
-        files = {name: f"{folder}/change{album.number}-{place}-{name}.png" for name in shown}
-        for name, pixels in shown.items():
-            album.files.write_picture(files[name], pixels)
+        largest, files = write_change(results, position, album, f"{folder}/change{album.number}-{place}")
         rival, radius = int(results["rival"][position]), float(radii[position])
         entries.append(
             {

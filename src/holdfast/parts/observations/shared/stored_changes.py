@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Images, Positions
+from holdfast.core import Album, Images, Positions
 
 LEVELS = 127
 
@@ -40,3 +40,22 @@ def rows_of(results: Mapping[str, Tensor]) -> dict[int, int]:
 def unpack_change(results: Mapping[str, Tensor], row: int) -> tuple[float, Float[Tensor, "channels height width"]]:
     """Return the largest absolute value of a stored change, and the change in units of it."""
     return float(results["gallery.largest"][row]), results["gallery.change"][row].float() / LEVELS
+
+
+def write_change(results: Mapping[str, Tensor], position: int, album: Album, name: str) -> tuple[float, dict[str, str]]:
+    """Write pictures of an image, of the image changed, and of the change; return its largest number, and the files.
+
+    The change is stored in units of its largest number: in the third picture that is white or black.
+
+    Args:
+        results: where the change is stored.
+        position: of the image.
+        album: the images, and where files go.
+        name: how the names of the files begin.
+    """
+    x, (largest, share) = album.picture(position), unpack_change(results, rows_of(results)[position])
+    shown = {"clean": x, "attacked": x + largest * share, "difference": 0.5 + share / 2}
+    files = {kind: f"{name}-{kind}.png" for kind in shown}
+    for kind, pixels in shown.items():
+        album.files.write_picture(files[kind], pixels)
+    return largest, files
