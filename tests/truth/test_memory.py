@@ -10,6 +10,7 @@ import resource, sys
 import torch
 from holdfast.numerics.geometry import pairwise
 from holdfast.numerics.geometry.nearest import nearest
+from holdfast.parts.divergences.l2 import L2
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -23,11 +24,11 @@ if kind == "near":  # half of the bank is doubtful: duplicates in groups of 100
 queries = bank[:1000] + 0.1 * torch.randn(1000, 2048, generator=generator)
 before = peak()
 if task == "closer":
-    pairwise.closer(queries, bank, torch.arange(1000))
+    pairwise.closer(queries, bank, torch.arange(1000), L2())
 elif task == "share_below":
-    pairwise.share_below(bank, torch.linspace(50, 70, 1000))
+    pairwise.share_below(bank, torch.linspace(50, 70, 1000), L2())
 else:
-    nearest(queries, bank, 8)
+    nearest(queries, bank, 8, L2())
 print(before, peak())
 """
 

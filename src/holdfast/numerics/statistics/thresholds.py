@@ -163,7 +163,7 @@ class MedianAtRate(AtThreshold):
         >>> sizes = {0.034: size - 0.3, 0.05: size, 0.071: size + 0.4}
         >>> score = MedianAtRate(sizes, near, 0.05, 780).score()
         >>> print(f"{score.value:.2f} in [{score.low:.2f}, {score.high:.2f}]")
-        2.00 in [1.48, 2.57]
+        2.00 in [1.55, 2.52]
     """
 
     sizes: Mapping[float, Float[Tensor, "population"]]
