@@ -13,6 +13,7 @@ from holdfast.numerics.geometry.neighbour_lists import leave_out_own
 from holdfast.numerics.geometry.pairwise import pairwise
 from holdfast.numerics.geometry.rescaling import Rescaling
 from holdfast.numerics.geometry.spread import rounding
+from holdfast.runtime.errors import NotEnough
 
 ROWS = 512
 """Queries whose distances from all items are held at once."""
@@ -54,12 +55,20 @@ class Index:
             divergence: how representations are compared.
             rescaling: what searches make of a distance.
 
+        Raises:
+            HoldfastError: too few items for lists of k others and one more.
+
         Example:
             >>> from holdfast.parts.divergences.l2 import L2
             >>> from holdfast.parts.rescalings.plain import Plain
             >>> Index.of(torch.tensor([[0.0], [1.0], [3.0]]), 1, L2(), Plain()).positions.tolist()
             [[1, 2], [0, 2], [1, 0]]
         """
+        if len(reps) < k + 2:
+            raise NotEnough(
+                f"an index: expected at least {k + 2} images, for lists of {k} results, got {len(reps)}; take more "
+                "images, or a smaller k"
+            )
         reps, own = reps.double(), torch.arange(len(reps))
         if rescaling.plain:
             positions, distances = nearest_of_many(reps, reps, k + 2, divergence)

@@ -17,7 +17,7 @@ from holdfast.parts.divergences.l2 import L2
 from holdfast.parts.failures.shared.population import bank_of
 from holdfast.parts.rescalings.plain import Plain
 from holdfast.runtime.checked import Count
-from holdfast.runtime.errors import BadValue, NotEnough
+from holdfast.runtime.errors import BadValue
 
 TEMPERATURE = 0.1
 """Of the smooth count that searches follow, in units of how far the middle query is from being taken."""
@@ -93,11 +93,6 @@ class Hub(Failure):
             HoldfastError: too few images for lists of k others and one more.
         """
         bank, own = bank_of(shard, "hub")
-        if len(bank) < self.k + 2:
-            raise NotEnough(
-                f"the failure hub: expected at least {self.k + 2} images, for lists of {self.k} results, got "
-                f"{len(bank)}; take more images, or a smaller k"
-            )
         index = Index.of(bank.cpu(), self.k, self.divergence, self.rescaling)
         asked, own = torch.arange(len(bank))[:: 2 if self.queries == "known" else 1], own.cpu()
         # How near x' must come to each query, [B, Q]; the search for x itself is no query

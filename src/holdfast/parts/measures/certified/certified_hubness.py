@@ -21,6 +21,7 @@ from holdfast.parts.observations.entry_radii import EntryRadii
 from holdfast.parts.rescalings.plain import Plain
 from holdfast.runtime.checked import Count
 from holdfast.runtime.errors import Failed
+from holdfast.runtime.sizes import size_in_words
 
 
 @dataclass(frozen=True)
@@ -124,8 +125,4 @@ class CertifiedHubness(Bracket):
         # Of all pairs, whichever image
         radii = torch.cat([values for name, values in table.items() if name.startswith("radius by ")])
         middle = float(radii[~radii.isnan()].median())
-        return (
-            f"half of the pairs are safe up to {255 * middle:.2g}/255"
-            if self.ball.is_box
-            else (f"half of the pairs are safe up to {middle:.2g}")
-        )
+        return f"half of the pairs are safe up to {size_in_words(middle, self.ball.is_box)}"
